@@ -1,0 +1,34 @@
+"""cotkit: chain-of-thought data that can be trusted, from a notebook.
+
+The public names below are imported when they are first used, so `import cotkit` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+__version__ = "0.1.0"
+
+_PUBLIC = {
+    "cotkit.problems": ["Problem", "ProblemError", "load_problems"],
+    "cotkit.chat": ["BudgetExceeded", "ChatModel", "Completion", "ModelError", "load_models", "local_model"],
+    "cotkit.verify": ["Verdict", "check_answer", "extract_answer"],
+    "cotkit.judge": ["Dimension", "Judgement", "LLMJudge", "RewardModelJudge", "StepJudge"],
+    "cotkit.runs": ["Run", "open_run"],
+    "cotkit.pipelines": ["adistill", "distill", "start_distill"],
+    "cotkit.report": ["execute_notebook", "notebook_setup"],
+}
+_HOME = {name: module for module, names in _PUBLIC.items() for name in names}
+__all__ = sorted(["__version__", *_HOME])
+
+
+def __getattr__(name: str):
+    if name in _HOME:
+        value = getattr(importlib.import_module(_HOME[name]), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'cotkit' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})

@@ -1,0 +1,142 @@
+"""The engine's event loop: one private thread, three verbs.
+
+`run(coro)` blocks and can be interrupted, `await arun(coro)` serves users who await in their own cells,
+`start(coro)` returns a `Job` at once, so that a Stop button works while cells stay free. Works in Jupyter,
+under papermill and in scripts; nothing is patched. Clients that live in the loop (HTTP sessions) must be
+created and closed by coroutines that run here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+TICK_S = 0.2  # waits are this short so that an interrupt is delivered promptly
+GRACE_S = 10.0  # how long an interrupted job may take to close its files and connections
+
+
+class Job:
+    """A coroutine that runs in the engine's loop. `result()` blocks; `cancel()` asks it to stop."""
+
+    def __init__(self, coro: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop):
+        self.future: concurrent.futures.Future[T] = concurrent.futures.Future()
+        self._loop, self._task = loop, None
+
+        def launch() -> None:  # inside the loop, so a later cancel() always finds a task
+            self._task = loop.create_task(coro)
+            self._task.add_done_callback(self._finish)
+
+        loop.call_soon_threadsafe(launch)
+
+    def _finish(self, task: asyncio.Task[T]) -> None:
+        if task.cancelled():
+            self.future.cancel()
+            self.future.set_running_or_notify_cancel()
+        elif (error := task.exception()) is not None:
+            self.future.set_exception(error)
+        else:
+            self.future.set_result(task.result())
+
+    def cancel(self) -> None:
+        self._loop.call_soon_threadsafe(lambda: self._task.cancel())
+
+    def done(self) -> bool:
+        return self.future.done()
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """True when the job has ended (well or badly) within `seconds`."""
+        return bool(concurrent.futures.wait([self.future], seconds).done)
+
+    def result(self, timeout: float | None = None) -> T:
+        """The coroutine's result; raises what it raised, `CancelledError` when it was cancelled."""
+        return self.future.result(timeout)
+
+
+class LoopThread:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self, coro: Coroutine[Any, Any, T]) -> Job:
+        if threading.current_thread() is self._thread:
+            coro.close()
+            raise RuntimeError("called from inside cotkit's own loop: use `await` there")
+        with self._lock:
+            if self._thread is None or not self._thread.is_alive():
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(
+                    target=self._loop.run_forever, daemon=True, name="cotkit-loop"
+                )
+                self._thread.start()
+        return Job(coro, self._loop)
+
+    def run(self, coro: Coroutine[Any, Any, T]) -> T:
+        job = self.start(coro)
+        try:
+            while not job.wait(TICK_S):
+                pass
+        except KeyboardInterrupt:
+            job.cancel()
+            job.wait(GRACE_S)
+            raise
+        return job.result()
+
+    async def arun(self, coro: Coroutine[Any, Any, T]) -> T:
+        job = self.start(coro)
+        waiter = asyncio.wrap_future(job.future)
+        try:
+            while not waiter.done():  # the tick lets ipykernel deliver an interrupt
+                await asyncio.wait({waiter}, timeout=TICK_S)
+        except asyncio.CancelledError:
+            job.cancel()
+            await asyncio.wait({waiter}, timeout=GRACE_S)
+            raise
+        return waiter.result()
+
+
+_ENGINE = LoopThread()
+run, arun, start = _ENGINE.run, _ENGINE.arun, _ENGINE.start
+
+
+async def stream(
+    items: Iterable[T], work: Callable[[T], Awaitable[R]], width: int
+) -> AsyncIterator[tuple[T, R]]:
+    """`work(item)` for each item, at most `width` at once; yields (item, result) as each finishes.
+
+    Items are drawn from the iterator only when a place is free: no batch barrier, and memory that does
+    not grow with the number of items. An exception of `work` ends the stream: `work` turns the failures
+    it can name into results. On exit everything still running is cancelled and awaited.
+    """
+    if width < 1:
+        raise ValueError(f"width must be at least 1, got {width}")
+    source = iter(items)
+    running: dict[asyncio.Task[R], T] = {}
+
+    def refill() -> None:
+        while len(running) < width:
+            for item in source:
+                running[asyncio.ensure_future(work(item))] = item
+                break
+            else:
+                return
+
+    try:
+        refill()
+        while running:
+            done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            finished = [(running.pop(task), task) for task in done]
+            refill()  # before the consumer runs, so a slow consumer leaves no place empty
+            for item, task in finished:
+                yield item, task.result()
+    finally:
+        for task in running:
+            task.cancel()
+        if running:
+            await asyncio.gather(*running, return_exceptions=True)

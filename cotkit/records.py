@@ -1,0 +1,166 @@
+"""The records that travel between rooms: what an endpoint answered, what a check and a judge said, and the
+row of a finished problem. (`Problem`, what goes in, lives in `cotkit.problems`.)
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+SCHEMA_VERSION = 1
+
+Stage = Literal["draft", "refine", "rationalize"]
+
+
+class Usage(BaseModel):
+    """Tokens and US dollars of one call. None = the endpoint or the price table does not say; never 0."""
+
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cost_usd: float | None = None
+
+
+class Attempt(BaseModel):
+    """One try that failed before the answer came."""
+
+    endpoint: str
+    model: str
+    kind: str  # a ModelError kind
+    message: str = ""
+
+
+class Completion(BaseModel):
+    """One model answer. `text` is what the user sees, `reasoning` the chain of thought apart from it."""
+
+    text: str
+    reasoning: str | None = None  # None = the model gave none; "" = it gave an empty one
+    finish_reason: str | None = None
+    truncated: bool = False  # cut at max_tokens, or a <think> that never closed
+    model: str  # asked for
+    served_model: str | None = None  # said by the endpoint
+    endpoint: str  # host[:port] of base_url, never a key
+    params: dict[str, Any] = Field(default_factory=dict)
+    seed: int | None = None
+    sample_index: int = 0
+    attempts: list[Attempt] = Field(default_factory=list)
+    usage: Usage = Field(default_factory=Usage)
+    latency_s: float = 0.0
+    cached: bool = False
+    logprobs: list[dict[str, Any]] | None = None
+    parsed: Any = None  # the validated object when a schema was asked for
+
+    @property
+    def trace(self) -> str:
+        """Reasoning and answer as one text, in the canonical `<think>` form."""
+        if not (self.reasoning or "").strip():
+            return self.text
+        return f"<think>\n{self.reasoning.strip()}\n</think>\n\n{self.text}"
+
+    def provenance(self) -> dict[str, Any]:
+        """Everything but the words: what a row records about the call."""
+        return self.model_dump(exclude={"text", "reasoning", "logprobs", "parsed"})
+
+
+class Verdict(BaseModel):
+    """`correct` is True, False, or None when it cannot be decided; `method` names the stage that decided."""
+
+    model_config = ConfigDict(frozen=True)
+
+    correct: bool | None
+    method: str
+    reason: str = ""
+
+
+class Extraction(BaseModel):
+    """The final answer found in a completion and the marker it stood in; `answer` None = none found."""
+
+    model_config = ConfigDict(frozen=True)
+
+    answer: str | None
+    how: str
+
+
+class Dimension(BaseModel):
+    """One axis a judge scores: asked for on the integer `scale` (low, high), stored on 0..1."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    guide: str
+    scale: tuple[int, int] = (0, 10)
+    anchors: dict[int, str] = Field(default_factory=dict)
+
+
+class Judgement(BaseModel):
+    """Scores on 0..1 by dimension. `scores` is None when the judge failed; `error` then says why.
+
+    A judge that failed is never a 0: it is left out of means and counted in the open.
+    """
+
+    scores: dict[str, float] | None
+    reasons: dict[str, str] = Field(default_factory=dict)
+    feedback: str = ""
+    judge: str = ""
+    saw_reference: bool = False
+    error: str | None = None
+    raw: Any = None
+    call: dict[str, Any] | None = None
+
+    @property
+    def mean(self) -> float | None:
+        return sum(self.scores.values()) / len(self.scores) if self.scores else None
+
+
+class Candidate(BaseModel):
+    """One trace of one problem, with everything that is known about it."""
+
+    iteration: int  # 0 = first draft
+    sample_index: int = 0  # among the drafts of one problem
+    stage: Stage = "draft"
+    parent: int | None = None  # index of the candidate it was refined from
+    trace: str  # reasoning + answer as one text
+    reasoning: str | None = None  # reasoning apart from the text, when the model gives it apart
+    text: str  # the visible answer
+    answer: str | None = None  # extracted final answer
+    answer_how: str = ""  # the marker it stood in
+    truncated: bool = False
+    verdict: Verdict
+    judgement: Judgement | None = None  # None = not judged
+    accepted: bool = False
+    feedback: str = ""  # what the next iteration is told
+    saw_reference: bool = False  # the generator, or the judge whose feedback it used, saw the reference
+    rationalized: bool = False
+    leaks: list[str] = Field(default_factory=list)  # signs that the hint shows
+    prompt: dict[str, str] = Field(default_factory=dict)  # name, hash
+    call: dict[str, Any] = Field(default_factory=dict)  # Completion.provenance()
+
+
+class Row(BaseModel):
+    """A finished problem: the problem, every candidate, and the decision recorded beside them.
+
+    `accepted` rows are kept (rows.jsonl), the others are dropped with a `drop_reason` (drops.jsonl);
+    both keep every candidate, so a policy can be run again without a call.
+    """
+
+    schema_version: int = SCHEMA_VERSION
+    index: int  # position in the input
+    id: str
+    problem: str
+    reference: str | None = None
+    type: str | None = None
+    answer_type: str | None = None
+    tolerance: float | None = None
+    licence: str | None = None
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    candidates: list[Candidate] = Field(default_factory=list)
+    final: int | None = None  # index into candidates; None = no trace at all
+    accepted: bool = False
+    drop_reason: str | None = None
+    detail: str = ""  # the drop in words: which dimension fell short, what the endpoint said
+    retryable: bool = False  # dropped by a failure of an endpoint or a judge: a resumed run asks again
+    seconds: float = 0.0
+
+    @property
+    def best(self) -> Candidate | None:
+        return None if self.final is None else self.candidates[self.final]

@@ -1,0 +1,5 @@
+"""Checking an answer by program."""
+
+from cotkit.records import Extraction, Verdict
+
+__all__ = ["Extraction", "Verdict"]
