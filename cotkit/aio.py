@@ -77,23 +77,25 @@ class LoopThread:
                 self._thread.start()
         return Job(coro, self._loop)
 
-    def run(self, coro: Coroutine[Any, Any, T]) -> T:
+    def run(self, coro: Coroutine[Any, Any, T], tick: Callable[[], None] = lambda: None) -> T:
+        """Blocks until the coroutine ends; `tick` is called in the caller's thread a few times a second."""
         job = self.start(coro)
         try:
             while not job.wait(TICK_S):
-                pass
+                tick()
         except KeyboardInterrupt:
             job.cancel()
             job.wait(GRACE_S)
             raise
         return job.result()
 
-    async def arun(self, coro: Coroutine[Any, Any, T]) -> T:
+    async def arun(self, coro: Coroutine[Any, Any, T], tick: Callable[[], None] = lambda: None) -> T:
         job = self.start(coro)
         waiter = asyncio.wrap_future(job.future)
         try:
             while not waiter.done():  # the tick lets ipykernel deliver an interrupt
                 await asyncio.wait({waiter}, timeout=TICK_S)
+                tick()
         except asyncio.CancelledError:
             job.cancel()
             await asyncio.wait({waiter}, timeout=GRACE_S)

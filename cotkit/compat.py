@@ -1,0 +1,240 @@
+"""`SelfImprovingCoTPipeline`: CAMEL's class over `cotkit.distill`; a CAMEL user changes one import.
+
+    from cotkit.compat import SelfImprovingCoTPipeline
+
+Same constructor arguments and defaults, same methods, same output file. `reason_agent` and `evaluate_agent`
+are ChatModels or any object with CAMEL's `reset()` and `step(prompt, response_format=None)`.
+
+As in CAMEL, the judge's scores alone decide acceptance; a verdict is recorded and ranks traces. What differs:
+- the final trace is the best one (verified, then score), not the last;
+- every input is validated before the first call; an int id becomes its decimal string;
+- an impossible argument (negative numbers, a misspelt dimension in `score_threshold`) is refused;
+- a problem that fails is recorded with its reason (`self.run.drops`), a failing judge is not asked for ever;
+- a reward model works without an `evaluate_agent`;
+- results come in input order; undecided verdicts are exported as false;
+- the reference is shown to the judge never, to the generator only with `rationalization=True`;
+- with `output_path` a run folder `<output_path>.run` is kept beside the file: the same call resumes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import pathlib
+import tempfile
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from cotkit.chat import ChatModel, Completion, ModelError
+from cotkit.judge import LLMJudge, RewardModelJudge
+from cotkit.pipelines import distill
+from cotkit.problems import Problem, problem_from_row
+from cotkit.prompts import load
+from cotkit.records import Judgement, Usage
+
+DIMENSIONS = ("correctness", "clarity", "completeness")
+
+
+class AgentModel:
+    """A CAMEL-style agent in a ChatModel's place: one call = reset(), then step(). One call at a time,
+    since an agent carries its conversation.
+    """
+
+    max_concurrency = 1
+
+    def __init__(self, agent: Any):
+        self.agent, self._lock = agent, threading.Lock()
+        self.name = type(agent).__name__
+
+    def describe(self) -> dict[str, Any]:
+        return {"agent": self.name}
+
+    def step(self, prompt: str, response_format: Any = None) -> Any:
+        with self._lock:
+            self.agent.reset()
+            options = {} if response_format is None else {"response_format": response_format}
+            return self.agent.step(prompt, **options).msg
+
+    async def acomplete(
+        self, messages: Any, *, sample_index: int = 0, ledger: Any = None, role: str = "", **sampling: Any
+    ) -> Completion:
+        prompt = messages if isinstance(messages, str) else "\n\n".join(m["content"] for m in messages)
+        try:
+            message = await asyncio.to_thread(self.step, prompt)
+        except Exception as error:  # whatever a user's agent raises is a failed call
+            raise ModelError("server", f"{type(error).__name__}: {error}") from error
+        if message is None or not message.content:
+            raise ModelError("empty", f"{self.name} returned no content")
+        return Completion(
+            text=message.content, model=self.name, endpoint="agent", sample_index=sample_index, usage=Usage()
+        )
+
+    async def acandidates(self, messages: Any, n: int, **options: Any) -> list[Completion | ModelError]:
+        answers: list[Completion | ModelError] = []
+        for index in range(n):
+            try:
+                answers.append(await self.acomplete(messages, sample_index=index, **options))
+            except ModelError as error:
+                answers.append(error)
+        return answers
+
+
+class AgentJudge:
+    """A CAMEL-style evaluate_agent as a judge: scores 0..1 in `msg.parsed`, or JSON in `msg.content`."""
+
+    calls_model, dimension_names = True, DIMENSIONS
+
+    def __init__(self, agent: Any):
+        self.model = AgentModel(agent)
+        self.name = self.model.name
+
+    def describe(self) -> dict[str, Any]:
+        return {"judge": "agent", **self.model.describe()}
+
+    async def ajudge(self, problem: Problem, trace: str, *, ledger: Any = None) -> Judgement:
+        schema = _trace_evaluation()
+        prompt = load("agent_judge").messages(problem=problem.problem, trace=trace)[0]["content"]
+        try:
+            message = await asyncio.to_thread(self.model.step, prompt, schema)
+            parsed = getattr(message, "parsed", None)
+            if parsed is None:
+                parsed = schema.model_validate_json(message.content)
+            values = schema.model_validate(parsed.model_dump() if hasattr(parsed, "model_dump") else parsed)
+        except Exception as error:  # noqa: BLE001 - a judge that fails is recorded, never fatal
+            return Judgement(scores=None, judge=self.name, error=f"{type(error).__name__}: {error}")
+        scores = {name: getattr(values, name) for name in DIMENSIONS}
+        return Judgement(scores=scores, feedback=values.feedback, judge=self.name)
+
+
+def _trace_evaluation() -> Any:
+    from pydantic import Field, create_model
+
+    bounded = {name: (float, Field(ge=0, le=1)) for name in DIMENSIONS}
+    return create_model("AgentTraceEvaluation", **bounded, feedback=(str, ""))
+
+
+def from_agent(agent: Any) -> Any:
+    """The agent as a model: a ChatModel as it is, anything with reset() and step() wrapped."""
+    if isinstance(agent, ChatModel) or hasattr(agent, "acandidates"):
+        return agent
+    if hasattr(agent, "reset") and hasattr(agent, "step"):
+        return AgentModel(agent)
+    raise TypeError(
+        f"reason_agent must be a ChatModel or have reset() and step(), got {type(agent).__name__}"
+    )
+
+
+class SelfImprovingCoTPipeline:
+    """CAMEL's pipeline class; see the module's docstring for what differs."""
+
+    def __init__(
+        self,
+        reason_agent: Any,
+        problems: list[dict[str, Any]],
+        max_iterations: int = 3,
+        score_threshold: float | dict[str, float] = 0.7,
+        rejection_sampling_n: int | None = None,
+        evaluate_agent: Any = None,
+        reward_model: Any = None,
+        output_path: str | None = None,
+        few_shot_examples: str | None = None,
+        batch_size: int | None = None,
+        max_workers: int | None = None,
+        solution_pattern: str = r"\\boxed{(.*?)}",
+        trace_pattern: str | None = None,
+    ):
+        self.reason_agent, self.problems = reason_agent, problems
+        self.max_iterations, self.score_threshold = max_iterations, score_threshold
+        self.rejection_sampling_n, self.few_shot_examples = rejection_sampling_n, few_shot_examples
+        self.evaluate_agent, self.reward_model = evaluate_agent, reward_model
+        self.output_path, self.batch_size, self.max_workers = output_path, batch_size, max_workers
+        self.solution_pattern = solution_pattern
+        self.trace_pattern = trace_pattern or solution_pattern
+        self._model = from_agent(reason_agent)
+        self._judge = self._make_judge()
+        self.run = None
+        self.reasoning_traces: list[dict[str, Any]] = []
+
+    def _make_judge(self) -> Any:
+        if self.reward_model is not None:
+            return RewardModelJudge(self.reward_model)
+        if self.evaluate_agent is None:
+            return None
+        model = from_agent(self.evaluate_agent)
+        return AgentJudge(self.evaluate_agent) if isinstance(model, AgentModel) else LLMJudge(model)
+
+    def validate_problem_format(self, problem: Any) -> None:
+        """Raises ValueError, with the field and the fix, for a dict that is no CAMEL problem."""
+        problem_from_row(problem, "problem")
+
+    def generate(self, rationalization: bool = False) -> list[dict[str, Any]]:
+        """Run every problem; the list CAMEL returns, one dict a problem that has a trace, in input order."""
+        folder = f"{self.output_path}.run" if self.output_path else None
+        self.reasoning_traces = self._distill(self.problems, rationalization, folder)
+        return self.reasoning_traces
+
+    def process_problem(self, problem: dict[str, Any], rationalization: bool = False) -> dict[str, Any]:
+        """One problem. Raises RuntimeError with the reason when it gives no trace."""
+        results = self._distill([problem], rationalization, None, export=False)
+        if not results:
+            raise RuntimeError(f"no trace: {self._lost}")
+        return results[0]
+
+    def generate_reasoning_trace(self, problem: str) -> str:
+        messages = load("reasoning").messages(problem=problem, few_shot=self.few_shot_examples)
+        return _wait(self._model.acomplete(messages)).trace
+
+    def evaluate_trace(self, problem: str, trace: str, solution: str | None = None) -> dict[str, Any]:
+        """Scores and feedback as one dict; raises RuntimeError when there is no judge or it fails."""
+        if self._judge is None:
+            raise RuntimeError("give evaluate_agent= or reward_model= to evaluate traces")
+        asked = Problem(id="0", problem=problem, reference=solution)
+        judgement = _wait(self._judge.ajudge(asked, trace))
+        if judgement.scores is None:
+            raise RuntimeError(f"the judge failed: {judgement.error}")
+        return {**judgement.scores, "feedback": judgement.feedback}
+
+    def improve_trace(self, problem: str, trace: str, feedback: str, solution: str | None = None) -> str:
+        if solution:
+            feedback = f"{feedback}\n\nThe answer is {solution}; do not mention that you were told."
+        messages = load("refine").messages(
+            problem=problem, trace=trace, feedback=feedback, few_shot=self.few_shot_examples
+        )
+        return _wait(self._model.acomplete(messages)).trace
+
+    def _distill(
+        self, problems: Sequence[Any], rationalization: bool, folder: str | None, export: bool = True
+    ) -> list[dict[str, Any]]:
+        import json
+
+        parsed = [problem_from_row(row, f"problem {i}") for i, row in enumerate(problems)]
+        with tempfile.TemporaryDirectory() as scratch:
+            run = distill(
+                parsed,
+                self._model,
+                self._judge,
+                max_iterations=self.max_iterations,
+                score_threshold=self.score_threshold,
+                rejection_sampling_n=self.rejection_sampling_n or None,
+                few_shot_examples=self.few_shot_examples,
+                rationalization=rationalization,
+                solution_pattern=self.solution_pattern,
+                trace_pattern=self.trace_pattern,
+                require_verdict=False,
+                unchecked="keep",
+                run=pathlib.Path(folder or scratch),
+                show="auto" if export else "none",
+            )
+            target = pathlib.Path(scratch, "traces.json")
+            if export and self.output_path:
+                target = pathlib.Path(self.output_path)
+            run.export(target, format="camel", card=False)
+            self.run = run if folder else None
+            self._lost = "; ".join(f"{d.drop_reason}: {d.detail}" for d in run.drops.itertuples())
+            return json.loads(target.read_text(encoding="utf-8"))["traces"]
+
+
+def _wait(coro: Any) -> Any:
+    from cotkit import aio
+
+    return aio.run(coro)

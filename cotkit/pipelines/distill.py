@@ -1,0 +1,560 @@
+"""Distillation: problems in, verified, judged and refined reasoning traces out.
+
+After CAMEL's self-improving chain-of-thought pipeline and STaR (Zelikman et al. 2022, arXiv 2203.14465). For
+each problem, on its own:
+
+1. draft      `num_generations` traces; the answer of each is verified by program
+2. judge      the drafts that can be chosen are scored; verified first, then the best score
+3. refine     while nothing is accepted and at most `max_iterations` times, the best trace so far is
+              written again on feedback from the verifier, the thresholds and the judge
+4. rationalize  (on request) a problem that was never solved is tried once with the answer as a hint;
+              the row is flagged and checked for leaks
+5. decide     accepted = verdict not False, thresholds met; final = accepted, then verified, then best score
+
+Every candidate is recorded; the reference is shown to the generator in step 4 only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cotkit import __version__
+from cotkit.chat import CallLedger, Completion, ModelError
+from cotkit.judge import Thresholds
+from cotkit.pipelines.leaks import feedback_leaks, trace_leaks
+from cotkit.pipelines.progress import Show
+from cotkit.pipelines.running import RunJob, Work, new_row
+from cotkit.problems import Problem, load_problems
+from cotkit.prompts import Prompt, load_all
+from cotkit.records import Candidate, Row, Stage, Verdict
+from cotkit.runs import Run, folder_name
+from cotkit.verify import acheck_answer, extract, reference_answer
+
+if TYPE_CHECKING:
+    from cotkit.chat import ChatModel
+
+PROMPTS = ("reasoning", "refine", "rationalize")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything a row depends on. `describe()` is what the run folder compares on resume."""
+
+    generator: ChatModel
+    judge: Any
+    improver: ChatModel
+    prompts: dict[str, Prompt]
+    thresholds: Thresholds
+    num_generations: int
+    max_iterations: int
+    few_shot: str | Sequence[dict[str, str]] | None
+    rationalization: bool
+    solution_pattern: str | None
+    trace_pattern: str | None
+    judge_all: bool
+    require_verdict: bool
+    unchecked: str
+    seed: int
+    sampling: dict[str, Any]
+
+    def describe(self) -> dict[str, Any]:
+        few_shot = hashlib.sha256(repr(self.few_shot).encode()).hexdigest()[:16] if self.few_shot else None
+        return {
+            "pipeline": "distill",
+            "generator": self.generator.describe(),
+            "improver": None if self.improver is self.generator else self.improver.describe(),
+            "judge": self.judge.describe() if self.judge else None,
+            "prompts": {name: prompt.hash for name, prompt in self.prompts.items()},
+            "thresholds": self.thresholds.describe(),
+            "few_shot_hash": few_shot,
+            **{
+                name: getattr(self, name)
+                for name in (
+                    "num_generations",
+                    "max_iterations",
+                    "rationalization",
+                    "solution_pattern",
+                    "trace_pattern",
+                    "judge_all",
+                    "require_verdict",
+                    "unchecked",
+                    "seed",
+                    "sampling",
+                )
+            },
+        }
+
+
+def rank(candidate: Candidate) -> tuple:
+    """The order in which candidates are preferred: accepted, verified, answered, best score, earliest."""
+    verdict = {True: 2, None: 1, False: 0}[candidate.verdict.correct]
+    score = candidate.judgement.mean if candidate.judgement else None
+    return (
+        candidate.accepted,
+        verdict,
+        candidate.answer is not None and not candidate.truncated,
+        -1.0 if score is None else score,
+        -candidate.iteration,
+        -candidate.sample_index,
+    )
+
+
+def best_of(candidates: Sequence[Candidate]) -> int | None:
+    """Index of the preferred candidate, None when there is none."""
+    return max(range(len(candidates)), key=lambda i: rank(candidates[i]), default=None)
+
+
+class Distiller:
+    """Turns one problem into one row. Holds no state of its own: everything goes into the row."""
+
+    def __init__(self, recipe: Recipe, ledger: CallLedger):
+        self.recipe, self.ledger = recipe, ledger
+
+    async def __call__(self, index: int, problem: Problem) -> Row:
+        started = time.monotonic()
+        row = new_row(index, problem)
+        await self._draft(row, problem)
+        await self._refine(row, problem)
+        if self.recipe.rationalization:
+            await self._rationalize(row, problem)
+        decide(row, self.recipe)
+        row.seconds = round(time.monotonic() - started, 3)
+        return row
+
+    async def _draft(self, row: Row, problem: Problem) -> None:
+        recipe, prompt = self.recipe, self.recipe.prompts["reasoning"]
+        messages = with_examples(prompt, recipe.few_shot, problem=problem.problem)
+        answers = await recipe.generator.acandidates(
+            messages, recipe.num_generations, role="generator", **self._options(problem)
+        )
+        for index, answer in enumerate(answers):
+            if isinstance(answer, ModelError):
+                note_error(row, "draft", answer, sample_index=index)
+            else:
+                row.candidates.append(await self._candidate(answer, problem, "draft", prompt))
+        for candidate in row.candidates:
+            if self.recipe.judge_all or self._can_be_chosen(candidate, row.candidates):
+                await self._judge(candidate, problem)
+
+    def _can_be_chosen(self, candidate: Candidate, drafts: Sequence[Candidate]) -> bool:
+        """Verified first, then judged best: a judge's call is spent only on drafts that are still in play."""
+        if any(c.verdict.correct for c in drafts) and self.recipe.require_verdict:
+            return bool(candidate.verdict.correct)
+        return not spoilt(candidate, self.recipe)
+
+    async def _refine(self, row: Row, problem: Problem) -> None:
+        for iteration in range(1, self.recipe.max_iterations + 1):
+            index = best_of(row.candidates)
+            if index is None or row.candidates[index].accepted:
+                return
+            parent = row.candidates[index]
+            if parent.judgement is None:
+                await self._judge(parent, problem)  # for its feedback
+            if drop_reason(parent, self.recipe) == "judge_failed":
+                return  # there is nothing to go by; a resumed run asks the judge again
+            try:
+                candidate = await self._improve(parent, index, iteration, problem)
+            except ModelError as error:
+                note_error(row, "refine", error, iteration=iteration)
+                return
+            if self.recipe.judge_all or not spoilt(candidate, self.recipe):
+                await self._judge(candidate, problem)
+            row.candidates.append(candidate)
+
+    async def _improve(self, parent: Candidate, index: int, iteration: int, problem: Problem) -> Candidate:
+        recipe, prompt = self.recipe, self.recipe.prompts["refine"]
+        parent.feedback = feedback_on(parent, recipe.thresholds, self._gold(problem), problem.problem)
+        messages = with_examples(
+            prompt, recipe.few_shot, problem=problem.problem, trace=parent.text, feedback=parent.feedback
+        )
+        answer = await recipe.improver.acomplete(
+            messages, sample_index=iteration, role="improver", **self._options(problem)
+        )
+        judge_saw = parent.judgement is not None and parent.judgement.saw_reference
+        return await self._candidate(
+            answer,
+            problem,
+            "refine",
+            prompt,
+            iteration=iteration,
+            parent=index,
+            saw_reference=parent.saw_reference or judge_saw,
+        )
+
+    async def _rationalize(self, row: Row, problem: Problem) -> None:
+        gold = self._gold(problem)
+        if gold is None or any(c.verdict.correct for c in row.candidates):
+            return
+        prompt = self.recipe.prompts["rationalize"]
+        messages = prompt.messages(problem=problem.problem, answer=gold)
+        try:
+            answer = await self.recipe.generator.acomplete(
+                messages, role="rationalizer", **self._options(problem)
+            )
+        except ModelError as error:
+            note_error(row, "rationalize", error)
+            return
+        iteration = 1 + max((c.iteration for c in row.candidates), default=0)
+        candidate = await self._candidate(
+            answer, problem, "rationalize", prompt, iteration=iteration, saw_reference=True
+        )
+        await self._judge(candidate, problem)
+        row.candidates.append(candidate)
+
+    async def _candidate(
+        self,
+        answer: Completion,
+        problem: Problem,
+        stage: Stage,
+        prompt: Prompt,
+        *,
+        iteration: int = 0,
+        parent: int | None = None,
+        saw_reference: bool = False,
+    ) -> Candidate:
+        found = extract(answer.text, self.recipe.trace_pattern)
+        return Candidate(
+            iteration=iteration,
+            sample_index=answer.sample_index,
+            stage=stage,
+            parent=parent,
+            trace=answer.trace,
+            reasoning=answer.reasoning,
+            text=answer.text,
+            answer=found.answer,
+            answer_how=found.how,
+            truncated=answer.truncated,
+            verdict=await self._verify(found.answer, answer.truncated, problem),
+            saw_reference=saw_reference,
+            rationalized=stage == "rationalize",
+            leaks=trace_leaks(answer.trace) if saw_reference else [],
+            prompt={"name": prompt.name, "hash": prompt.hash},
+            call=answer.provenance(),
+        )
+
+    async def _verify(self, answer: str | None, truncated: bool, problem: Problem) -> Verdict:
+        gold = self._gold(problem)
+        if gold is None:
+            why = (
+                "the problem has no reference" if problem.reference is None else "no answer in the reference"
+            )
+            return Verdict(correct=None, method="no_reference", reason=why)
+        if not answer:
+            why = "cut off before an answer" if truncated else "no final answer found"
+            return Verdict(correct=False, method="no_answer", reason=why)
+        return await acheck_answer(answer, gold, problem.answer_type, problem.tolerance)
+
+    async def _judge(self, candidate: Candidate, problem: Problem) -> None:
+        if self.recipe.judge is not None:
+            candidate.judgement = await self.recipe.judge.ajudge(problem, candidate.trace, ledger=self.ledger)
+        candidate.accepted = drop_reason(candidate, self.recipe) is None
+
+    def _gold(self, problem: Problem) -> str | None:
+        if problem.reference is None:
+            return None
+        return reference_answer(problem.reference, self.recipe.solution_pattern)
+
+    def _options(self, problem: Problem) -> dict[str, Any]:
+        """Each problem has a seed of its own, the same in every run with this recipe's seed."""
+        digest = hashlib.sha256(f"{self.recipe.seed}:{problem.id}".encode("utf-8", "surrogatepass")).digest()
+        return {
+            "ledger": self.ledger,
+            "seed": int.from_bytes(digest[:4]) % 2**31,
+            **self.recipe.sampling,
+        }
+
+
+def with_examples(
+    prompt: Prompt, few_shot: str | Sequence[dict[str, str]] | None, **values: str
+) -> list[dict[str, str]]:
+    """The rendered messages; worked examples given as {problem, trace} come as earlier turns of the chat."""
+    if few_shot is None or isinstance(few_shot, str):
+        return prompt.messages(few_shot=few_shot, **values)
+    messages = prompt.messages(few_shot=None, **values)
+    turns = [
+        {"role": role, "content": example[key]}
+        for example in few_shot
+        for role, key in (("user", "problem"), ("assistant", "trace"))
+    ]
+    at = 1 if messages[0]["role"] == "system" else 0
+    return messages[:at] + turns + messages[at:]
+
+
+def feedback_on(candidate: Candidate, thresholds: Thresholds, gold: str | None, problem: str) -> str:
+    """What the improver is told: the verifier's finding, what fell short, the judge's words."""
+    lines = []
+    if candidate.truncated:
+        lines.append("The solution was cut off before it ended. Write a shorter one.")
+    elif candidate.answer is None:
+        lines.append("No final answer was found. End with: The answer is \\boxed{...}.")
+    elif candidate.verdict.correct is False:
+        lines.append(
+            f"The final answer {candidate.answer} is not correct. "
+            "Read again what is asked and check each step."
+        )
+    if (judgement := candidate.judgement) is not None and judgement.scores is not None:
+        lines.append(thresholds.feedback(judgement.scores))
+        if judgement.feedback and not feedback_leaks(judgement.feedback, gold, problem, candidate.trace):
+            lines.append(judgement.feedback)
+    return "\n".join(line for line in lines if line) or "Check each step again."
+
+
+def spoilt(candidate: Candidate, recipe: Recipe) -> str | None:
+    """Why no judge can save this candidate; None = its scores decide."""
+    if candidate.truncated:
+        return "truncated"
+    if candidate.leaks:
+        return "leak"
+    if candidate.verdict.correct is False and recipe.require_verdict:
+        return "no_answer" if candidate.verdict.method == "no_answer" else "wrong_answer"
+    return None
+
+
+def drop_reason(candidate: Candidate, recipe: Recipe) -> str | None:
+    """Why this candidate is not accepted; None = it is."""
+    if reason := spoilt(candidate, recipe):
+        return reason
+    if recipe.judge is None:
+        if candidate.verdict.correct or not recipe.require_verdict:
+            return None
+        if candidate.verdict.method == "no_reference":
+            return None if recipe.unchecked == "keep" else "unchecked"
+        return "undecided"
+    scores = candidate.judgement.scores if candidate.judgement else None
+    if scores is None:
+        return "judge_failed"
+    return None if recipe.thresholds.met(scores) else "below_threshold"
+
+
+def decide(row: Row, recipe: Recipe) -> None:
+    """Record the final trace, whether it is accepted, and why not."""
+    row.final = best_of(row.candidates)
+    best = row.best
+    if best is None:
+        last = row.errors[-1]
+        row.drop_reason, row.detail = f"model_{last['kind']}", last["message"]
+        row.retryable = last["kind"] not in ("bad_request", "context_length")
+        return
+    row.accepted = best.accepted
+    if best.accepted:
+        return
+    row.drop_reason = drop_reason(best, recipe)
+    row.retryable = row.drop_reason == "judge_failed"
+    row.detail = _detail(best, row.drop_reason, recipe)
+
+
+def _detail(best: Candidate, reason: str, recipe: Recipe) -> str:
+    if reason == "wrong_answer":
+        return f"answered {best.answer}: {best.verdict.reason}"
+    if reason == "below_threshold":
+        return recipe.thresholds.feedback(best.judgement.scores)
+    if reason == "judge_failed":
+        return best.judgement.error if best.judgement else "not judged"
+    if reason == "leak":
+        return "the trace says: " + ", ".join(best.leaks)
+    return best.verdict.reason
+
+
+def note_error(row: Row, stage: str, error: ModelError, **where: int) -> None:
+    """Record a call that gave nothing; what stops the whole run goes on."""
+    if error.stops_run:
+        raise error
+    row.errors.append({"stage": stage, "kind": error.kind, "message": str(error), **where})
+
+
+def _prepare(
+    problems: Any,
+    generator: ChatModel,
+    judge: Any = None,
+    *,
+    improver: ChatModel | None = None,
+    num_generations: int = 1,
+    rejection_sampling_n: int | None = None,
+    max_iterations: int = 3,
+    score_threshold: float | dict[str, float] | None = 0.7,
+    rule: str = "all",
+    few_shot_examples: str | Sequence[dict[str, str]] | None = None,
+    rationalization: bool = False,
+    solution_pattern: str | None = None,
+    trace_pattern: str | None = None,
+    judge_all: bool | None = None,
+    require_verdict: bool = True,
+    unchecked: str = "refuse",
+    prompts: dict[str, str] | None = None,
+    seed: int = 0,
+    temperature: float | None = None,
+    top_p: float | None = None,
+    max_tokens: int | None = None,
+    run: str | os.PathLike[str] | None = None,
+    resume: str = "auto",
+    use_cache: bool = True,
+    budget_usd: float | None = None,
+    budget_tokens: int | None = None,
+    budget_calls: int | None = None,
+    time_limit: float | None = None,
+) -> Work:
+    problems = load_problems(problems)
+    improver = improver or generator
+    for name, model in (("generator", generator), ("improver", improver)):
+        if not hasattr(model, "acandidates"):
+            raise TypeError(f"{name} must be a ChatModel, got {type(model).__name__}")
+    if judge is not None and not hasattr(judge, "ajudge"):
+        raise TypeError(
+            f"judge must be an LLMJudge, RewardModelJudge or StepJudge, got {type(judge).__name__}; "
+            "wrap a ChatModel as LLMJudge(model)"
+        )
+    num_generations = _count("rejection_sampling_n", rejection_sampling_n, num_generations)
+    num_generations = _count("num_generations", num_generations, 1)
+    if not isinstance(max_iterations, int) or isinstance(max_iterations, bool) or max_iterations < 0:
+        raise ValueError(f"max_iterations must be 0 or more, got {max_iterations!r}")
+    if unchecked not in ("refuse", "keep"):
+        raise ValueError(f"unchecked must be 'refuse' or 'keep', got {unchecked!r}")
+    if judge is None and unchecked == "refuse":
+        _refuse_unchecked(problems, solution_pattern)
+    if judge_all is None:
+        judge_all = not getattr(judge, "calls_model", False)
+    sampling = {"temperature": temperature, "top_p": top_p, "max_tokens": max_tokens}
+    recipe = Recipe(
+        generator=generator,
+        judge=judge,
+        improver=improver,
+        prompts=load_all(prompts, *PROMPTS),
+        thresholds=Thresholds.parse(score_threshold, judge.dimension_names if judge else None, rule),
+        num_generations=num_generations,
+        max_iterations=max_iterations,
+        few_shot=_few_shot(few_shot_examples),
+        rationalization=rationalization,
+        solution_pattern=solution_pattern,
+        trace_pattern=trace_pattern,
+        judge_all=judge_all,
+        require_verdict=require_verdict,
+        unchecked=unchecked,
+        seed=seed,
+        sampling={name: value for name, value in sampling.items() if value is not None},
+    )
+    _try_prompts(recipe)
+    config = recipe.describe()
+    models = {id(m): m for m in (generator, improver, getattr(judge, "model", None)) if m is not None}
+    budgets = {"budget_usd": budget_usd, "budget_tokens": budget_tokens, "budget_calls": budget_calls}
+    return Work(
+        problems,
+        lambda ledger: Distiller(recipe, ledger),
+        run=run if run is not None else folder_name("distill", config),
+        config=config,
+        runtime={**budgets, "time_limit": time_limit, "problems": len(problems), "version": __version__},
+        resume=resume,
+        width=sum(getattr(m, "max_concurrency", 1) for m in models.values()),
+        budgets=budgets,
+        use_cache=use_cache,
+        time_limit=time_limit,
+    )
+
+
+def _count(name: str, value: int | None, default: int) -> int:
+    if value is None:
+        return default
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+    return value
+
+
+def _few_shot(examples: Any) -> str | list[dict[str, str]] | None:
+    if not examples:
+        return None
+    if isinstance(examples, str):
+        return examples
+    for number, example in enumerate(examples):
+        if not isinstance(example, dict) or not {"problem", "trace"} <= set(example):
+            raise ValueError(
+                f"few_shot_examples, item {number}: needs the keys 'problem' and 'trace' (or give one string)"
+            )
+    return [{"problem": str(e["problem"]), "trace": str(e["trace"])} for e in examples]
+
+
+def _refuse_unchecked(problems: Sequence[Problem], pattern: str | None) -> None:
+    bare = [p.id for p in problems if p.reference is None or reference_answer(p.reference, pattern) is None]
+    if bare:
+        raise ValueError(
+            f"{len(bare)} of {len(problems)} problems have no reference answer (first: id {bare[0]!r}) and "
+            "there is no judge, so nothing would check their traces. Give a judge=, give references, or say "
+            "unchecked='keep' to keep unchecked traces."
+        )
+
+
+def _try_prompts(recipe: Recipe) -> None:
+    """A template that cannot be rendered fails here, before the first paid call."""
+    values = {"problem": "", "trace": "", "feedback": "", "answer": "", "few_shot": None}
+    for prompt in recipe.prompts.values():
+        prompt.messages(**values)
+
+
+def distill(
+    problems: Any,
+    generator: ChatModel,
+    judge: Any = None,
+    *,
+    output_path: str | os.PathLike[str] | None = None,
+    show: Show = "auto",
+    **options: Any,
+) -> Run:
+    """Distil verified, judged, refined reasoning traces; blocks, can be interrupted and called again.
+
+    problems: what `load_problems` takes, or its result.
+    generator: the ChatModel that writes traces (`improver=` another one that refines them).
+    judge: LLMJudge, RewardModelJudge, StepJudge, JudgePanel or None (the verifier alone decides).
+    num_generations (or `rejection_sampling_n`): drafts a problem; verified first, then judged best.
+    max_iterations: refinements at most; 0 = distil only.
+    score_threshold, rule: a float every dimension must reach (rule="mean": the mean), or {dimension: float}.
+    few_shot_examples: a string, or [{"problem": ..., "trace": ...}] shown as earlier turns.
+    rationalization: try a problem that was never solved once more with the answer as a hint (flagged).
+    solution_pattern, trace_pattern: regular expressions with one group, for the answer in the reference
+        and in the trace; None = the markers of `extract_answer`.
+    require_verdict: False records the verdict but lets thresholds alone decide.
+    judge_all: score every draft (default: for judges that ask no model), not only those that can be chosen.
+    unchecked: "keep" keeps traces of problems without reference when there is no judge.
+    prompts: {name: Jinja2 text} in place of the shipped `reasoning`, `refine`, `rationalize`.
+    seed, temperature, top_p, max_tokens: sampling, over the model's own settings.
+    run, resume: name or path of the run folder (default: named by the configuration, so that the same call
+        resumes); "auto", "never" (old rows are set aside) or "must".
+    budget_usd, budget_tokens, budget_calls, time_limit (s): stop the run cleanly, results kept.
+    use_cache: False asks again even where the cache has the answer.
+    output_path: also write CAMEL's `{"traces": [...]}` file.
+    show: progress as "auto", "bar", "lines" or "none".
+
+    Raises ValueError or TypeError for anything wrong with problems or options, before the first call.
+    """
+    run = _prepare(problems, generator, judge, **options).run(show)
+    if output_path is not None:
+        run.export(output_path, format="camel", card=False)
+    return run
+
+
+async def adistill(
+    problems: Any, generator: ChatModel, judge: Any = None, *, show: Show = "auto", **options: Any
+) -> Run:
+    """`distill` for a cell that awaits."""
+    return await _prepare(problems, generator, judge, **options).arun(show)
+
+
+def start_distill(problems: Any, generator: ChatModel, judge: Any = None, **options: Any) -> RunJob:
+    """`distill` in the background: returns a job with progress, stop and result at once."""
+    return _prepare(problems, generator, judge, **options).start()
+
+
+def _show_options(function: Any) -> None:
+    """Shift-Tab in a notebook shows every option by name, though `_prepare` alone holds them."""
+    own, options = inspect.signature(function), inspect.signature(_prepare).parameters.values()
+    keep = [p for p in own.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    names = {p.name for p in keep}
+    added = [p for p in options if p.name not in names]
+    function.__signature__ = own.replace(parameters=sorted([*keep, *added], key=lambda p: p.kind))
+
+
+for _function in (distill, adistill, start_distill):
+    _show_options(_function)

@@ -1,0 +1,183 @@
+"""How every pipeline runs: problems flow through `solve` into a run folder, one chain each, no barrier.
+
+`solve(index, problem)` gives a finished Row. What stops a run (a spent budget, endpoints that are all
+down, a time limit, Stop, an interrupt) leaves the problems in flight unfinished: they have no line, and the
+next call on the folder goes on with them; answers already paid for come from the cache.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import traceback
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from cotkit import aio
+from cotkit.chat import BudgetExceeded, CallLedger, ModelError
+from cotkit.pipelines.progress import Display, Progress, Show, status_line
+from cotkit.problems import Problem
+from cotkit.records import Row
+from cotkit.runs import Run, RunFolder
+
+Solve = Callable[[int, Problem], Awaitable[Row]]
+REPORT_S = 20.0  # report.json is refreshed this often, so that a killed run has one
+
+
+def new_row(index: int, problem: Problem) -> Row:
+    return Row(index=index, **problem.model_dump(exclude={"solution_code"}))
+
+
+class Work:
+    """A prepared run: folder and ledger are open, nothing has been asked yet."""
+
+    def __init__(
+        self,
+        problems: Sequence[Problem],
+        solve: Callable[[CallLedger], Solve],
+        *,
+        run: Any,
+        config: dict[str, Any],
+        runtime: dict[str, Any],
+        resume: str,
+        width: int,
+        budgets: dict[str, Any],
+        use_cache: bool = True,
+        time_limit: float | None = None,
+        facts: Callable[[], dict[str, Any]] = dict,
+    ):
+        if time_limit is not None and not time_limit > 0:
+            raise ValueError(f"time_limit must be a positive number of seconds, got {time_limit!r}")
+        self.problems, self.width, self.time_limit, self._facts = problems, width, time_limit, facts
+        self.folder = RunFolder(run, config, runtime=runtime, resume=resume)
+        try:
+            self.folder.check_problems(problems)
+            self.ledger = CallLedger(self.folder.path / "calls.sqlite", use_cache=use_cache, **budgets)
+        except BaseException:
+            self.folder.__exit__()
+            raise
+        self.solve = solve(self.ledger)
+        self.progress = Progress(
+            self.folder.path.name, len(problems), self.ledger, self.folder.kept, self.folder.reasons
+        )
+
+    async def go(self) -> Run:
+        try:
+            with self.folder:
+                await self._go()
+        finally:
+            self.ledger.close()
+        return Run(self.folder.path)
+
+    async def _go(self) -> None:
+        todo = ((i, p) for i, p in enumerate(self.problems) if p.id not in self.folder.done)
+        stopped: str | None = "an error ended the run"
+        reporter = asyncio.create_task(self._report_now_and_then())
+        try:
+            async with asyncio.timeout(self.time_limit):
+                async for _, row in aio.stream(todo, self._one, self.width):
+                    if row is not None:
+                        self.folder.append(row)
+                        self.progress.add(row)
+            stopped = self.progress.stopping
+        except TimeoutError:
+            stopped = f"the time limit of {self.time_limit:g} s was reached"
+            self.progress.stop(stopped)
+        except asyncio.CancelledError:
+            stopped = "interrupted"
+            raise
+        finally:
+            reporter.cancel()
+            self._write_report(stopped)
+
+    async def _one(self, item: tuple[int, Problem]) -> Row | None:
+        index, problem = item
+        if self.progress.stopping:
+            return None
+        try:
+            return await self.solve(index, problem)
+        except BudgetExceeded as error:
+            self.progress.stop(str(error))
+        except ModelError as error:  # only those that stop a run get this far
+            self.progress.stop(f"{error.kind}: {error}")
+        except Exception as error:  # noqa: BLE001 - one row's bug must not sink the others
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            row = new_row(index, problem)
+            row.drop_reason, row.retryable = "internal_error", True
+            row.detail = f"{type(error).__name__}: {error} ({where.filename}:{where.lineno})"
+            row.errors = [{"stage": "internal", "kind": type(error).__name__, "message": str(error)}]
+            return row
+        return None
+
+    def _write_report(self, stopped: str | None) -> None:
+        self.folder.write_report(
+            len(self.problems), stopped=stopped, ledger=self.ledger.totals(), **self._facts()
+        )
+
+    async def _report_now_and_then(self) -> None:
+        while True:
+            await asyncio.sleep(REPORT_S)
+            self._write_report("running")
+
+    def run(self, show: Show = "auto") -> Run:
+        display = Display(self.progress, show)
+        try:
+            return aio.run(self.go(), display.tick)
+        except KeyboardInterrupt:
+            print(
+                f"Interrupted. {self.progress.done} of {self.progress.total} problems are finished and safe "
+                f"in {self.folder.path}; the same call goes on from there."
+            )
+            raise
+        finally:
+            display.close()
+
+    async def arun(self, show: Show = "auto") -> Run:
+        display = Display(self.progress, show)
+        try:
+            return await aio.arun(self.go(), display.tick)
+        finally:
+            display.close()
+
+    def start(self) -> RunJob:
+        return RunJob(self)
+
+
+class RunJob:
+    """A run in the background: `progress`, `stop()`, `cancel()`, `result()`. Cells stay free meanwhile."""
+
+    def __init__(self, work: Work):
+        self._work = work
+        self._job = aio.start(work.go())
+        self.path = work.folder.path
+
+    @property
+    def progress(self) -> dict[str, Any]:
+        """Counts, rates and the ledger's totals, as of now."""
+        return self._work.progress.snapshot()
+
+    def stop(self) -> None:
+        """Start no further problem and finish those in flight; then `result()` gives the run."""
+        self._work.progress.stop("stopped by the user")
+
+    def cancel(self) -> None:
+        """Stop at once: calls in flight are dropped, finished rows stay."""
+        self._job.cancel()
+
+    def done(self) -> bool:
+        return self._job.done()
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """True when the run has ended within `seconds`."""
+        return self._job.wait(seconds)
+
+    def result(self, timeout: float | None = None) -> Run:
+        """The run, when it has ended; raises what ended it (CancelledError after `cancel()`)."""
+        return self._job.result(timeout)
+
+    def __repr__(self) -> str:
+        state = "done" if self.done() else "running"
+        return f"RunJob({state}: {status_line(self.progress)})"
+
+    def _repr_html_(self) -> str:
+        return f"<code>{html.escape(repr(self))}</code>"
