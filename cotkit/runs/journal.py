@@ -1,0 +1,112 @@
+"""Append-only JSON lines that survive a crash.
+
+One `write` a line, no buffering: after `kill -9` the file holds every finished line and at most one torn
+one, which the next open cuts off. Lines end at b"\\n" alone (U+2028 stays inside a row); NaN is written as
+null; lone surrogates are written as `\\udXXX` escapes. Power loss: `sync()` forces the lines to disk, and
+the run folder calls it every few seconds and on close.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import pathlib
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def finite(value: Any) -> Any:
+    """The value with NaN and infinities turned into None, at any depth."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(item) for item in value]
+    return value
+
+
+def dump_json(value: Any, indent: int | None = None) -> bytes:
+    text = json.dumps(finite(value), ensure_ascii=False, allow_nan=False, indent=indent)
+    return _SURROGATE.sub(lambda m: f"\\u{ord(m[0]):04x}", text).encode()
+
+
+def write_json(path: pathlib.Path, value: Any) -> None:
+    """The whole file or the old one, never half of it."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(dump_json(value, indent=2) + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+class JournalError(ValueError):
+    """A journal is damaged before its last line, which no crash of ours does."""
+
+
+def read_lines(path: pathlib.Path) -> Iterator[tuple[dict[str, Any], int]]:
+    """(record, end offset) of each whole line; a torn last line is left out.
+
+    Raises JournalError, with the line's number, when a line before the last cannot be read.
+    """
+    if not path.exists():
+        return
+    with open(path, "rb") as file:
+        end = 0
+        for number, line in enumerate(file, 1):
+            end += len(line)
+            try:
+                if not line.endswith(b"\n"):
+                    return  # torn
+                record = json.loads(line)
+            except ValueError as error:
+                if not file.read(1):
+                    return  # the last line: torn in the middle of a page
+                raise JournalError(
+                    f"{path}, line {number} is not JSON ({error}). Nothing was changed: repair or remove "
+                    "that line (its problem will be asked again), or use another run name."
+                ) from None
+            yield record, end
+
+
+class Journal:
+    """A journal opened for appending. Each record it already holds goes to `seen`; `torn` tells whether
+    a torn last line was cut off.
+    """
+
+    def __init__(self, path: pathlib.Path, seen: Callable[[dict[str, Any]], None]):
+        self.path = path
+        good = 0
+        for record, good in read_lines(path):  # noqa: B007 - the last offset is used below
+            seen(record)
+        self.torn = path.exists() and path.stat().st_size > good
+        if self.torn:
+            os.truncate(path, good)
+        self._file = open(path, "ab", buffering=0)  # noqa: SIM115 - open for the run's life
+
+    def append(self, record: dict[str, Any]) -> None:
+        line = dump_json(record) + b"\n"
+        start = os.fstat(self._file.fileno()).st_size
+        try:
+            done = self._file.write(line)
+            while done < len(line):
+                done += self._file.write(line[done:])
+        except OSError:
+            os.ftruncate(self._file.fileno(), start)  # disk full: no half line stays behind
+            raise
+
+    def sync(self) -> None:
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        if not self._file.closed:
+            self.sync()
+            self._file.close()

@@ -1,0 +1,183 @@
+"""A run folder: what it refuses, what it resumes, and counts that add up."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from cotkit.problems import Problem
+from cotkit.records import Candidate, Judgement, Row, Verdict
+from cotkit.runs import Run, RunError, RunFolder, counts_line, folder_name, open_run
+
+RIGHT, WRONG = (
+    Verdict(correct=True, method="number"),
+    Verdict(correct=False, method="number", reason="4, not 5"),
+)
+
+
+def problem(n, **changes):
+    return Problem(**{"id": f"p{n}", "problem": f"What is {n} + {n}?", "reference": str(2 * n), **changes})
+
+
+def row(n, accepted=True, reason="wrong_answer", retryable=False, **changes):
+    candidate = Candidate(
+        trace=f"It is \\boxed{{{2 * n}}}.",
+        text=f"It is \\boxed{{{2 * n}}}.",
+        answer=str(2 * n),
+        answer_how="box",
+        iteration=0,
+        verdict=RIGHT if accepted else WRONG,
+        judgement=Judgement(scores={"clarity": 0.75}),
+        accepted=accepted,
+    )
+    fields = {
+        **problem(n).model_dump(exclude={"solution_code"}),
+        "index": n,
+        "candidates": [candidate],
+        "final": 0,
+        "accepted": accepted,
+        "drop_reason": None if accepted else reason,
+        "retryable": retryable,
+    }
+    return Row(**{**fields, **changes})
+
+
+def write(path, *rows, config=None, given=None, **options):
+    with RunFolder(path, config or {"model": "m"}, **options) as folder:
+        for item in rows:
+            folder.append(item)
+        return folder.write_report(len(rows) if given is None else given)
+
+
+def test_kept_and_dropped_rows_add_up(tmp_path):
+    report = write(tmp_path / "r", row(1), row(2, False), row(3, False, "truncated"), given=5)
+    assert report["given"] == report["kept"] + sum(report["drops"].values()) == 5
+    assert report["drops"] == {"truncated": 1, "wrong_answer": 1, "unfinished": 2}
+    assert not report["complete"]
+    run = open_run(tmp_path / "r")
+    assert (list(run.rows.id), list(run.drops.id)) == (["p1"], ["p2", "p3"])
+    assert list(run.drops.drop_reason) == ["wrong_answer", "truncated"]
+    assert run.rows.score_clarity.tolist() == [0.75]
+    assert "5 given = 1 kept + 4 dropped (1 truncated, 1 wrong_answer, 2 unfinished)" in repr(run)
+
+
+def test_records_come_in_input_order_whatever_order_they_finished_in(tmp_path):
+    write(tmp_path / "r", row(3), row(1, False), row(2))
+    assert [r.id for r in open_run(tmp_path / "r").records()] == ["p1", "p2", "p3"]
+
+
+@pytest.mark.parametrize("id", ["007", "1e5", "12345678901234567890", "a/b", "é🙂", " padded "])
+def test_ids_stay_byte_for_byte(tmp_path, id):
+    write(tmp_path / "r", row(1, id=id))
+    assert open_run(tmp_path / "r").rows.id.tolist() == [id]
+    with RunFolder(tmp_path / "r", {"model": "m"}) as folder:
+        assert list(folder.done) == [id]
+
+
+def test_an_empty_run_has_the_right_columns(tmp_path):
+    write(tmp_path / "r", given=0)
+    run = open_run(tmp_path / "r")
+    assert {"id", "trace", "correct", "drop_reason"} <= set(run.rows.columns)
+    assert len(run.rows) == len(run.drops) == 0
+
+
+def test_another_configuration_is_refused_and_the_differing_keys_are_named(tmp_path):
+    write(tmp_path / "r", row(1), config={"model": "a", "judge": {"name": "j", "scale": [0, 10]}, "seed": 0})
+    with pytest.raises(RunError) as error:
+        write(tmp_path / "r", config={"model": "b", "judge": {"name": "j", "scale": [0, 5]}, "seed": 0})
+    text = str(error.value)
+    assert "model: a -> b" in text and "judge.scale: [0, 10] -> [0, 5]" in text and "seed" not in text
+
+
+def test_resume_never_sets_the_old_rows_aside(tmp_path):
+    write(tmp_path / "r", row(1), config={"model": "a"})
+    report = write(tmp_path / "r", row(2), config={"model": "b"}, resume="never")
+    assert report["given"] == 1 and open_run(tmp_path / "r").rows.id.tolist() == ["p2"]
+    assert Run(tmp_path / "r" / "superseded" / "1").rows.id.tolist() == ["p1"]
+
+
+def test_resume_must_needs_a_run(tmp_path):
+    with pytest.raises(RunError, match="holds no run"):
+        write(tmp_path / "r", resume="must")
+    with pytest.raises(ValueError, match="'auto', 'never' or 'must'"):
+        write(tmp_path / "r", resume="yes")
+
+
+def test_finished_problems_are_known_again(tmp_path):
+    write(tmp_path / "r", row(1), row(2, False))
+    with RunFolder(tmp_path / "r", {"model": "m"}) as folder:
+        assert set(folder.done) == {"p1", "p2"}
+        folder.check_problems([problem(1), problem(2), problem(3)])  # added: fine
+        with pytest.raises(RunError, match="'p2', which is not among the 1 given"):
+            folder.check_problems([problem(1)])
+        with pytest.raises(RunError, match="problem 'p2' has changed"):
+            folder.check_problems([problem(1), problem(2, reference="5")])
+
+
+def test_problems_that_an_endpoint_failed_are_asked_again(tmp_path):
+    write(tmp_path / "r", row(1), row(2, False), row(3, False, "model_server", retryable=True))
+    with RunFolder(tmp_path / "r", {"model": "m"}) as folder:
+        assert set(folder.done) == {"p1", "p2"}
+        folder.append(row(3))
+        report = folder.write_report(3)
+    assert report["kept"] == 2 and report["drops"] == {"wrong_answer": 1}
+
+
+def test_a_second_writer_is_told_to_wait(tmp_path):
+    with (
+        RunFolder(tmp_path / "r", {"model": "m"}),
+        pytest.raises(RunError, match="another process .* is writing"),
+    ):
+        RunFolder(tmp_path / "r", {"model": "m"})
+    with RunFolder(tmp_path / "r", {"model": "m"}):
+        pass  # freed when the first one ended
+
+
+def test_a_killed_writer_leaves_no_lock_behind(tmp_path):
+    script = (
+        "import os, signal, sys; from cotkit.runs import RunFolder;"
+        "RunFolder(sys.argv[1], {'model': 'm'}); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    subprocess.run([sys.executable, "-c", script, str(tmp_path / "r")], check=False)
+    with RunFolder(tmp_path / "r", {"model": "m"}) as folder:
+        assert not folder.done
+
+
+def test_a_killed_run_can_be_read_without_a_report(tmp_path):
+    write(tmp_path / "r", row(1), row(2, False))
+    (tmp_path / "r" / "report.json").unlink()
+    report = open_run(tmp_path / "r").report
+    assert (report["given"], report["kept"], report["drops"]) == (2, 1, {"wrong_answer": 1})
+    assert counts_line(report) == "2 given = 1 kept + 1 dropped (1 wrong_answer)"
+
+
+def test_seconds_are_summed_over_sittings(tmp_path):
+    write(tmp_path / "r", row(1))
+    path = tmp_path / "r" / "report.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "seconds": 100.0}))
+    assert write(tmp_path / "r", row(2))["seconds"] >= 100.0
+
+
+def test_a_folder_with_rows_but_no_config_is_not_taken_over(tmp_path):
+    write(tmp_path / "r", row(1))
+    (tmp_path / "r" / "config.json").unlink()
+    with pytest.raises(RunError, match="no run that can be resumed"):
+        RunFolder(tmp_path / "r", {"model": "m"})
+    with pytest.raises(RunError, match="no run folder"):
+        open_run(tmp_path / "r")
+
+
+def test_the_same_configuration_gets_the_same_folder_name():
+    assert (
+        folder_name("distill", {"a": 1})
+        == folder_name("distill", {"a": 1})
+        != folder_name("distill", {"a": 2})
+    )
+
+
+def test_the_notebook_view_escapes_what_it_shows(tmp_path):
+    write(tmp_path / "<b>r", row(1))
+    assert "&lt;b&gt;r" in open_run(tmp_path / "<b>r")._repr_html_()
