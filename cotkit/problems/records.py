@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -25,6 +26,21 @@ class Problem(BaseModel):
     licence: str | None = None
     metadata: dict[str, Any] = Field(default_factory=dict)
 
+    def _repr_markdown_(self) -> str:
+        # Indented code: a price in dollars or a "#" of the text must not turn into formulas or headings.
+        text = "\n".join(f"    {line}" for line in self.problem.split("\n"))
+        facts = {"type": self.type, "answer type": self.answer_type, "licence": self.licence}
+        said = ", ".join(f"{name}: {value}" for name, value in facts.items() if value)
+        gold = "no reference" if self.reference is None else f"reference: `{self.reference}`"
+        return f"**problem `{self.id}`** ({said or 'no type'})\n\n{text}\n\n{gold}"
+
 
 class ProblemError(ValueError):
-    """A row that is no problem. The message names the file, the row, the field and the fix."""
+    """Input that gives no problems. The message names the file, the row, the field and the fix.
+
+    `faults` holds every single fault, also those the message leaves out.
+    """
+
+    def __init__(self, message: str, faults: Sequence[str] = ()):
+        super().__init__(message)
+        self.faults = list(faults) or [message]

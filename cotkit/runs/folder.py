@@ -170,7 +170,7 @@ class RunFolder:
 
     def append(self, row: Row) -> None:
         """Write a finished problem: one whole line, at once."""
-        record = row.model_dump(mode="json")
+        record = row.model_dump()
         self._journals["rows.jsonl" if row.accepted else "drops.jsonl"].append(record)
         self._count(record)
         if time.monotonic() - self._synced > SYNC_S:

@@ -9,7 +9,7 @@ SFT: `best` (the final trace of each accepted problem), `all_accepted`, `first_c
 final trace of every problem, accepted or not, for tables that are read and not trained on.
 Pairs: `correct_vs_wrong` (Iterative RPO, arXiv 2404.19733), `best_vs_worst` (UltraFeedback, arXiv
 2310.01377), `first_vs_last` (the draft against its last refinement), `length_controlled` (Meta-Rewarding,
-arXiv 2407.19594, section 2.3: among the near-best the shortest is chosen, among the near-worst the longest
+arXiv 2407.19594: among the near-best the shortest is chosen, among the near-worst the longest
 rejected).
 """
 
@@ -57,9 +57,6 @@ class View:
     @property
     def given(self) -> int:
         return len(self.examples) + self.drops.total()
-
-
-# --- one trace ----------------------------------------------------------------------------------------
 
 
 def parts(candidate: Candidate) -> tuple[str, str]:
@@ -127,10 +124,14 @@ def normalised(text: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", text).split())
 
 
+def _squeezed(candidate: Candidate) -> str:
+    return normalised("\n".join(parts(candidate)))
+
+
 def rank(candidate: Candidate) -> tuple[int, float]:
     """Sorts best first: the program's verdict before the judge's score."""
     value = score(candidate)
-    return (-_VERDICT_RANK[candidate.verdict.correct], -value if value is not None else 1.0)
+    return (-_VERDICT_RANK[candidate.verdict.correct], math.inf if value is None else -value)
 
 
 _VERDICT_RANK = {True: 2, None: 1, False: 0}
@@ -150,9 +151,6 @@ def history(row: Row) -> list[Candidate]:
     for index in sorted(range(len(row.candidates)), key=lambda i: (i not in chain, i not in parents, i)):
         picked.setdefault(row.candidates[index].iteration, index)
     return [row.candidates[picked[iteration]] for iteration in sorted(picked)]
-
-
-# --- SFT ----------------------------------------------------------------------------------------------
 
 
 def sft_view(
@@ -211,7 +209,7 @@ def _take_accepted(view: View, row: Row, refuse: Callable, limit: int | None) ->
     seen: set[str] = set()
     good: list[Candidate] = []
     for candidate in sorted(row.candidates, key=rank):
-        text = normalised("\n".join(parts(candidate)))
+        text = _squeezed(candidate)
         reason = "not_accepted" if not candidate.accepted else refuse(candidate)
         if reason is None and text in seen:
             reason = "duplicate"
@@ -230,7 +228,7 @@ def label_view(
 ) -> View:
     """Every trace with a label (KTO): True = accepted, False = proven wrong, or below the judge's
     thresholds where no program could decide. A correct trace that a judge refused has no label."""
-    view = View("labels", "traces")
+    view = View("", "traces")
     for row in rows:
         if not row.candidates:
             view.drops[row.drop_reason or "no_trace"] += 1
@@ -243,7 +241,9 @@ def label_view(
     return view
 
 
-def _label(candidate: Candidate, include_rationalized: bool, require_boxed: bool):
+def _label(
+    candidate: Candidate, include_rationalized: bool, require_boxed: bool
+) -> tuple[bool | None, str | None]:
     if candidate.accepted:
         return True, flaw(candidate, include_rationalized, require_boxed)
     if candidate.verdict.correct is True:
@@ -253,18 +253,15 @@ def _label(candidate: Candidate, include_rationalized: bool, require_boxed: bool
     return False, "rationalized" if candidate.rationalized else defect(candidate)
 
 
-# --- pairs --------------------------------------------------------------------------------------------
-
-
 def incomparable(chosen: Candidate, rejected: Candidate, min_gap: float | None = None) -> str | None:
     """Why two traces make no pair; None = `chosen` is better, and by enough.
 
     True against False is decided by program and needs no gap. Everything else is decided by scores of the
     same judge on both sides, `min_gap` apart (None = MIN_GAP). A `min_gap` that is given holds for all.
     """
-    sides = [parts(chosen), parts(rejected)]
-    if len({normalised("\n".join(side)) for side in sides}) == 1 or len({normalised(s[1]) for s in sides}) == 1:
-        return "identical"  # also when only the thinking differs
+    whole, answers = zip(*((_squeezed(c), normalised(parts(c)[1])) for c in (chosen, rejected)), strict=True)
+    if len(set(whole)) == 1 or len(set(answers)) == 1:  # also when only the thinking differs
+        return "identical"
     decided = chosen.verdict.correct is True and rejected.verdict.correct is False
     if decided and min_gap is None:
         return None
@@ -325,7 +322,7 @@ def _worst_first(candidate: Candidate) -> tuple:
         not known,
         is_truncated(candidate),
         _VERDICT_RANK[candidate.verdict.correct],
-        1.0 if value is None else value,
+        math.inf if value is None else value,
     )
 
 

@@ -1,0 +1,162 @@
+"""From bytes to rows: JSON, JSON lines, CSV, Parquet. No row is judged here, only read.
+
+Every row keeps the place it came from, as the person who must mend it will look for it: the line of a text
+file (from 1), the row of a JSON list or a table (from 0). Text is UTF-8, with or without a BOM; JSON lines
+are cut at b"\\n" alone, so U+2028 stays inside its row, and lone surrogates survive.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import pathlib
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from cotkit.problems.records import ProblemError
+
+_BOM = b"\xef\xbb\xbf"
+_CSV_LIMIT = threading.Lock()  # csv.field_size_limit belongs to the whole process
+
+
+@dataclass
+class Table:
+    """Rows with their places, and the faults met while reading. `name` is what the user calls the source."""
+
+    name: str
+    rows: list[tuple[str, Any]] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+
+
+def read_file(path: pathlib.Path) -> Table:
+    """The rows of a file, by its extension."""
+    return READERS[path.suffix.lower()](str(path), path)
+
+
+def decode(name: str, data: bytes) -> str:
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise ProblemError(f"{name} is UTF-16 text, not UTF-8. Fix: save it as UTF-8.")
+    start = len(_BOM) if data.startswith(_BOM) else 0
+    try:
+        return data[start:].decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError as error:
+        offset = start + error.start
+        line = data.count(b"\n", 0, offset) + 1
+        raise ProblemError(
+            f"{name} is not UTF-8: byte 0x{data[offset]:02x} at offset {offset} (line {line}). "
+            f"Fix: save it as UTF-8, for instance `iconv -f WINDOWS-1252 -t UTF-8 {name} > fixed`."
+        ) from None
+
+
+def read_jsonl(name: str, path: pathlib.Path) -> Table:
+    text = decode(name, path.read_bytes())
+    if text.lstrip()[:1] == "[":
+        raise ProblemError(f"{name} holds one JSON list, not a JSON object a line. Fix: name it .json.")
+    table = Table(name)
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            table.rows.append((f"line {number}", json.loads(line)))
+        except (ValueError, RecursionError) as error:
+            table.faults.append(f"line {number}: no JSON object ({error}). Fix: mend or remove the line.")
+    return table
+
+
+def read_json(name: str, path: pathlib.Path) -> Table:
+    text = decode(name, path.read_bytes())
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        lines = "Extra data" in str(error) and text.lstrip()[:1] == "{"
+        fix = "it looks like one JSON object a line: name it .jsonl" if lines else "mend the file"
+        raise ProblemError(f"{name} is no JSON ({error}). Fix: {fix}.") from None
+    return rows_of_json(name, value)
+
+
+def rows_of_json(name: str, value: Any) -> Table:
+    """A list of rows; an object that holds one as "problems" or "traces"; or an object of equal columns."""
+    if isinstance(value, dict):
+        for key in ("problems", "traces"):
+            if isinstance(value.get(key), list):
+                return rows_of_list(name, value[key])
+        columns = list(value.values())
+        if columns and all(isinstance(c, list) and len(c) == len(columns[0]) for c in columns):
+            return rows_of_list(
+                name, [dict(zip(value, row, strict=True)) for row in zip(*columns, strict=True)]
+            )
+        raise ProblemError(
+            f"{name} is one JSON object with the fields {', '.join(map(repr, value)) or '(none)'}. "
+            'Fix: give a list of rows, or an object that holds one as "problems".'
+        )
+    if not isinstance(value, list):
+        raise ProblemError(f"{name} holds one {type(value).__name__}. Fix: give a list of rows.")
+    return rows_of_list(name, value)
+
+
+def rows_of_list(name: str, rows: list[Any]) -> Table:
+    return Table(name, [(f"row {index} (from 0)", row) for index, row in enumerate(rows)])
+
+
+def read_csv(name: str, path: pathlib.Path) -> Table:
+    """Every cell stays text byte for byte ("007", "1e5"); quoting faults are errors, not guesses."""
+    text = decode(name, path.read_bytes())
+    table, header = Table(name), None
+    with _CSV_LIMIT:
+        limit = csv.field_size_limit(2**31 - 1)
+        try:
+            reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+            start = 1
+            for cells in reader:
+                line, start = start, reader.line_num + 1
+                if not cells:
+                    continue
+                if header is None:
+                    header = _csv_header(name, cells)
+                elif len(cells) != len(header):
+                    table.faults.append(
+                        f"line {line}: {len(cells)} cells, the header has {len(header)}. "
+                        'Fix: put a text that holds a comma in "quotes".'
+                    )
+                else:
+                    table.rows.append((f"line {line}", dict(zip(header, cells, strict=True))))
+        except csv.Error as error:
+            table.faults.append(
+                f"the row that starts in line {start}: {error}. "
+                'Fix: close the quotes, and write a quote inside a text twice ("").'
+            )
+        finally:
+            csv.field_size_limit(limit)
+    return table
+
+
+def _csv_header(name: str, cells: list[str]) -> list[str]:
+    if len(cells) == 1 and ";" in cells[0]:
+        raise ProblemError(f"{name}: its columns are parted by semicolons. Fix: save it with commas.")
+    if len(set(cells)) != len(cells):
+        twice = next(cell for cell in cells if cells.count(cell) > 1)
+        raise ProblemError(f"{name} has two columns named {twice!r}. Fix: rename one.")
+    return cells
+
+
+def read_parquet(name: str, path: pathlib.Path) -> Table:
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        rows = pyarrow.parquet.read_table(path).to_pylist()
+    except (pyarrow.ArrowException, OSError) as error:
+        raise ProblemError(f"{name} is no readable Parquet file ({error}). Fix: write it again.") from None
+    return rows_of_list(name, rows)
+
+
+READERS: dict[str, Callable[[str, pathlib.Path], Table]] = {
+    ".jsonl": read_jsonl,
+    ".ndjson": read_jsonl,
+    ".json": read_json,
+    ".csv": read_csv,
+    ".parquet": read_parquet,
+}

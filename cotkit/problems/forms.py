@@ -1,0 +1,283 @@
+"""From a row to a Problem: which field holds what, and what makes a row no problem.
+
+The forms are told apart by their fields alone, and one source has one form:
+
+    cotkit      problem, reference
+    CAMEL       problem, solution (also the output {"traces": [...]} of its pipeline)
+    GSM8K       question, answer ending in "#### 72"
+    LoongBench  question, final_answer, rationale, metadata
+    plain       problem | question | prompt, and reference | final_answer | answer | solution or none of them
+
+Where several fields could hold the reference, the first of that list does and the others are kept in
+`metadata`: a plain answer comes before a worked solution. A user's own names are mapped with `fields`.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import math
+import numbers
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cotkit.problems.records import Problem, ProblemError
+from cotkit.records import Row
+
+TEXT_FIELDS = ("problem", "question", "prompt")
+REFERENCE_FIELDS = ("reference", "final_answer", "answer", "solution")
+MAPPABLE = tuple(name for name in Problem.model_fields if name != "metadata")
+
+_EXPECTED = (
+    "cotkit (problem, reference), CAMEL (problem, solution), GSM8K (question, answer), "
+    "LoongBench (question, final_answer, rationale, metadata), or any of "
+    "problem/question/prompt with reference/final_answer/answer/solution"
+)
+_GSM8K_END = re.compile(r"####\s*[-$\d][\d,.]*\s*\Z")
+# What an earlier run wrote beside a problem is no part of the problem.
+_RESULTS = {
+    "candidates": set(Row.model_fields) - set(Problem.model_fields),
+    "improvement_history": {
+        "final_trace",
+        "agent_evaluate_success",
+        "boxed_answer_success",
+        "improvement_history",
+    },
+}
+
+
+def problem_from_row(
+    row: Any, where: str = "the row", *, default_id: str = "0", fields: Mapping[str, str] | None = None
+) -> Problem:
+    """The Problem of one row in any known form. `where` names the row in errors, `default_id` is used when
+    it has no id. Raises ProblemError (a ValueError) that lists every fault of the row.
+    """
+    if isinstance(row, Problem):
+        return row
+    columns = recognise([("", row)], where, fields)
+    problem, faults = build(row, columns, default_id)
+    if problem is None:
+        raise ProblemError(f"{where}: " + " ".join(faults), faults)
+    return problem
+
+
+def recognise(rows: Sequence[tuple[str, Any]], name: str, fields: Mapping[str, str] | None) -> dict[str, str]:
+    """{field of a Problem: column that holds it} for all rows of the source `name`."""
+    if not any(isinstance(row, Mapping) for _, row in rows):
+        raise ProblemError(f"{name}: {_not_a_row(rows[0][1])}")
+    rows = [(place, row) for place, row in rows if isinstance(row, Mapping)]
+    found = list(dict.fromkeys(key for _, row in rows for key in row))
+    own = _checked_fields(fields, found, name)
+    columns = {field: field for field in MAPPABLE if field in found}
+    columns.pop("reference", None)
+    if "licence" not in columns and "license" in found:
+        columns["licence"] = "license"
+    columns |= own
+    columns["problem"] = own.get("problem") or _text_column(rows, found, name)
+    reference = own.get("reference") or _reference_column(rows, found, set(own.values()), name)
+    if reference:
+        columns["reference"] = reference
+    loong = columns["problem"] == "question" and reference == "final_answer"
+    if loong and "rationale" in found and "solution_code" not in columns:
+        columns["solution_code"] = "rationale"
+    return columns
+
+
+def _checked_fields(fields: Mapping[str, str] | None, found: list[str], name: str) -> dict[str, str]:
+    for field, column in (fields or {}).items():
+        if field not in MAPPABLE:
+            raise ValueError(f"fields: {field!r} is no field of a problem; possible: {', '.join(MAPPABLE)}")
+        if column not in found:
+            raise ProblemError(f"{name}: fields names the column {column!r}; found: {_list(found)}")
+    return dict(fields or {})
+
+
+def _text_column(rows: Sequence[tuple[str, Mapping]], found: list[str], name: str) -> str:
+    present = [field for field in TEXT_FIELDS if field in found]
+    if not present:
+        raise ProblemError(
+            f"{name}: the field 'problem' is missing, and so is any other that could hold the text. "
+            f"Fields found: {_list(found)}. Expected: {_EXPECTED}. "
+            'Fix: rename a field, or map it: fields={"problem": "my_text", "reference": "my_answer"}.'
+        )
+    if len(present) > 1:
+        _refuse_mixture(rows, present, name, "problem")
+    return present[0]
+
+
+def _reference_column(
+    rows: Sequence[tuple[str, Mapping]], found: list[str], taken: set[str], name: str
+) -> str | None:
+    present = [field for field in REFERENCE_FIELDS if field in found and field not in taken]
+    if not present:
+        return None
+    chosen = present[0]
+    for _, row in rows:
+        if _absent(row.get(chosen)) and any(not _absent(row.get(other)) for other in present[1:]):
+            _refuse_mixture(rows, present, name, "reference")
+    return chosen
+
+
+def _refuse_mixture(rows: Sequence[tuple[str, Mapping]], present: list[str], name: str, field: str) -> None:
+    """One source has one form: raise, naming a row for each field that could be meant."""
+    shown = []
+    for column in present:
+        place = next((place for place, row in rows if not _absent(row.get(column))), "")
+        shown.append(f"{column!r}" + (f" (first in {place})" if place else ""))
+    raise ProblemError(
+        f"{name}: the {field} could stand in {' or '.join(shown)}; one source has one form. "
+        f'Fix: say which, fields={{"{field}": "{present[0]}"}}, or split the source.'
+    )
+
+
+def build(row: Any, columns: Mapping[str, str], default_id: str | None) -> tuple[Problem | None, list[str]]:
+    """The Problem of `row`, or None and all its faults.
+
+    `default_id` None means that the other rows bring ids, so this one must too.
+    """
+    if not isinstance(row, Mapping):
+        return None, [_not_a_row(row)]
+    faults: list[str] = []
+    values: dict[str, Any] = {
+        "id": _id(row, columns.get("id", "id"), default_id, faults),
+        "problem": _text(row, columns["problem"], faults, required=True),
+        "tolerance": _tolerance(row, columns.get("tolerance", "tolerance"), faults),
+    }
+    for field in ("reference", "type", "answer_type", "solution_code", "licence"):
+        values[field] = _text(row, columns[field], faults) if field in columns else None
+    values["metadata"] = _metadata(row, columns, faults)
+    _fill_in(values, columns)
+    return (None if faults else Problem(**values)), faults
+
+
+def _fill_in(values: dict[str, Any], columns: Mapping[str, str]) -> None:
+    """What a form says elsewhere than in a field of its own."""
+    gsm8k = columns["problem"] == "question" and columns.get("reference") == "answer"
+    if gsm8k and values["answer_type"] is None and _GSM8K_END.search(values["reference"] or ""):
+        values["answer_type"] = "number"
+    if columns.get("solution_code") == "rationale":  # LoongBench
+        for field, key in (("type", "domain"), ("licence", "license")):
+            said = values["metadata"].get(key)
+            if values[field] is None and isinstance(said, str) and said.strip():
+                values[field] = said
+
+
+def _id(row: Mapping, column: str, default: str | None, faults: list[str]) -> str:
+    value = row.get(column)
+    if column not in row or value == "":
+        if default is None:
+            faults.append(
+                f"field {column!r} is missing, other rows have one. Fix: give every row an id, or none."
+            )
+        return default or ""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, numbers.Integral) and not isinstance(value, bool):
+        return str(int(value))
+    fix = 'write it as text: "..."'
+    if value is None:
+        fix = "leave the field out of all rows, or give each an id"
+    faults.append(f"field {column!r} must be text or a whole number, not {_kind(value)}. Fix: {fix}.")
+    return ""
+
+
+def _text(row: Mapping, column: str, faults: list[str], required: bool = False) -> str | None:
+    value = row.get(column)
+    if isinstance(value, str):
+        if value.strip():
+            return value
+        if required:
+            faults.append(f"field {column!r} is empty. Fix: fill it in, or remove the row.")
+    elif value is not None:
+        faults.append(f"field {column!r} must be text, not {_kind(value)}. Fix: {_text_fix(value)}.")
+    elif required:
+        state = "is null" if column in row else "is missing"
+        faults.append(
+            f"field {column!r} {state}; the row has {_list(row)}. Fix: fill it in, or remove the row."
+        )
+    return None
+
+
+def _text_fix(value: Any) -> str:
+    if isinstance(value, float) and math.isnan(value):
+        return "leave a missing value out, or write null"
+    if isinstance(value, numbers.Number):
+        return f'write it as text: "{value}"'
+    return "give one text, or name another column with fields={...}"
+
+
+def _tolerance(row: Mapping, column: str, faults: list[str]) -> float | None:
+    value = row.get(column)
+    if _absent(value):
+        return None
+    try:
+        number = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number) or number < 0:
+        fix = "give a relative tolerance such as 0.01, or leave the field out"
+        faults.append(f"field {column!r} must be a number from 0, not {_kind(value)}. Fix: {fix}.")
+        return None
+    return number
+
+
+def _metadata(row: Mapping, columns: Mapping[str, str], faults: list[str]) -> dict[str, Any]:
+    """Every other field of the row, with an inner "metadata" object spread out; JSON values only."""
+    used = set(columns.values()) | {"metadata"}
+    for sign, results in _RESULTS.items():
+        if isinstance(row.get(sign), list):
+            used |= results
+    extra = {str(key): value for key, value in row.items() if key not in used}
+    inner = row.get("metadata")
+    if isinstance(inner, Mapping):
+        if both := sorted(set(map(str, inner)) & set(extra)):
+            faults.append(f"field {both[0]!r} stands in the row and in its 'metadata'. Fix: rename one.")
+        extra = {str(key): value for key, value in inner.items()} | extra
+    elif not _absent(inner):
+        extra["metadata"] = inner
+    kept = {}
+    for key, value in extra.items():
+        try:
+            kept[key] = plain(value)
+        except TypeError as error:
+            faults.append(f"field {key!r} holds {error}, which is no text. Fix: leave the field out.")
+    return kept
+
+
+def plain(value: Any) -> Any:
+    """`value` as JSON can hold it: NaN and infinities are None, dates and decimals text."""
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, datetime.date | datetime.time):
+        return value.isoformat()
+    if isinstance(value, decimal.Decimal):
+        return str(value)
+    if hasattr(value, "tolist"):  # numpy scalars and arrays
+        return plain(value.tolist())
+    raise TypeError(f"a {type(value).__name__}")
+
+
+def _absent(value: Any) -> bool:
+    return value is None or (isinstance(value, str) and not value.strip())
+
+
+def _not_a_row(row: Any) -> str:
+    fix = 'write {"problem": ...}' if isinstance(row, str) else "give an object with named fields"
+    return f"a row must be an object with named fields, not {_kind(row)}. Fix: {fix}."
+
+
+def _kind(value: Any) -> str:
+    shown = repr(value)
+    return f"{type(value).__name__} {shown if len(shown) <= 40 else shown[:37] + '...'}"
+
+
+def _list(names: Any) -> str:
+    names = [repr(name) for name in names]
+    return ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "") or "none"

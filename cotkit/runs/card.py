@@ -1,0 +1,332 @@
+"""The dataset card: what is in exported files and how it was made, from recorded facts alone.
+
+A card is a README.md with the Hugging Face hub's YAML header. Nothing in it is a guess: models, endpoints,
+prompts, parameters and verdicts are counted from the traces that were written (`provenance`), the counts
+come from the run's report, and a licence is stated only when the user gave one or the problems carry it.
+The card ends with a comment that holds its facts, so that a second export into the folder joins it.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import pathlib
+import re
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from cotkit import __version__
+from cotkit.records import Candidate, Row
+from cotkit.runs.journal import dump_json
+from cotkit.runs.shapes import COLUMNS, PAIR_COLUMNS
+
+_MARK = re.compile(r"<!-- cotkit-card (\{.*\}) -->\s*$", re.DOTALL)
+_SECRET = re.compile(r"(api_?key|secret|password|authorization|(^|_)token)$", re.IGNORECASE)
+_PARAMETERS = (
+    "temperature",
+    "top_p",
+    "max_tokens",
+    "max_completion_tokens",
+    "stop",
+    "presence_penalty",
+    "frequency_penalty",
+    "reasoning_effort",
+)
+# Licence identifiers of the Hugging Face hub that data sets use; any other is "other" with a name.
+_HUB_LICENCES = {
+    "apache-2.0", "mit", "bsd-2-clause", "bsd-3-clause", "cc0-1.0", "cc-by-3.0", "cc-by-4.0", "cc-by-sa-3.0",
+    "cc-by-sa-4.0", "cc-by-nc-4.0", "cc-by-nc-sa-4.0", "cc-by-nd-4.0", "cc-by-nc-nd-4.0", "gpl-3.0",
+    "lgpl-3.0",    "agpl-3.0", "odc-by", "odbl", "pddl", "unlicense", "cdla-permissive-2.0",
+}  # fmt: skip
+
+
+def provenance(traces: Iterable[tuple[Row, Candidate]]) -> dict[str, Any]:
+    """What is recorded about the traces of a file, counted; it holds no text of theirs and no key."""
+    models, prompts, parameters, verdicts, judges = (Counter() for _ in range(5))
+    flags: Counter[str] = Counter()
+    licences: dict[str, str] = {}
+    for row, candidate in traces:
+        call, judgement = candidate.call, candidate.judgement
+        models[(call.get("model"), call.get("served_model"), call.get("endpoint"))] += 1
+        prompts[(candidate.prompt.get("name"), candidate.prompt.get("hash"))] += 1
+        said = {name: call.get("params", {}).get(name) for name in _PARAMETERS}
+        parameters[dump_json({k: v for k, v in said.items() if v is not None}).decode()] += 1
+        verdicts[(candidate.verdict.method, candidate.verdict.correct)] += 1
+        if judgement:
+            judges[(judgement.judge, judgement.saw_reference)] += 1
+        flags.update(
+            traces=1,
+            rationalized=candidate.rationalized,
+            saw_reference=candidate.saw_reference,
+            refined=candidate.stage == "refine",
+        )
+        licences[row.id] = row.licence or "not stated"
+    return {
+        "models": _counted(models, "asked", "served", "endpoint"),
+        "prompts": _counted(prompts, "name", "hash"),
+        "parameters": [{"parameters": json.loads(text), "traces": n} for text, n in parameters.most_common()],
+        "verdicts": _counted(verdicts, "method", "correct"),
+        "judges": _counted(judges, "judge", "saw_reference"),
+        "licences": dict(Counter(licences.values()).most_common()),
+        "problems": len(licences),
+        **{name: flags[name] for name in ("traces", "refined", "rationalized", "saw_reference")},
+    }
+
+
+def _counted(counter: Counter, *names: str) -> list[dict[str, Any]]:
+    return [{**dict(zip(names, key, strict=True)), "traces": n} for key, n in counter.most_common()]
+
+
+def card_beside(
+    target: pathlib.Path, facts: dict[str, Any], export: dict[str, Any]
+) -> tuple[pathlib.Path, str | None]:
+    """Write the card of an exported file and say where, with a note for the user if there is one.
+
+    README.md of its folder, where there is none or one of ours about the same run (which it then joins);
+    beside a README.md of anyone else, or of another run, `<file>.card.md`.
+    """
+    readme, run = target.with_name("README.md"), facts.get("report", {}).get("name")
+    others, note = [], None
+    if readme.is_file():
+        known = _facts_of(readme)
+        if known is None or known.get("run") != run:
+            note = f"{readme} is another card or page, so this card is {target.stem}.card.md"
+            readme = target.with_name(f"{target.stem}.card.md")
+        else:
+            names = {target.name}
+            for other in known["exports"]:
+                name = pathlib.Path(other["path"]).name
+                if name not in names and (target.parent / name).is_file():
+                    others.append(other)
+            facts = {**facts, "licence": facts.get("licence") or known.get("licence")}
+    return write_card({**facts, "exports": [*others, export]}, readme), note
+
+
+def _facts_of(card: pathlib.Path) -> dict[str, Any] | None:
+    found = _MARK.search(card.read_text(encoding="utf-8", errors="replace"))
+    return json.loads(found[1]) if found else None
+
+
+def write_card(run_facts: dict[str, Any], path: str | os.PathLike[str]) -> pathlib.Path:
+    """Write the card of one or several exported files; `path` is the file, or its folder (README.md).
+
+    `run_facts`:
+      exports   [ExportReport.to_dict(), ...], at least one: files, counts, drops, provenance
+      report    report.json of the run: name, given, kept, drops, written (optional)
+      config    config.json's "config": shown as it is, key by key (optional)
+      licence   the data set's licence if the user gave one; an SPDX identifier or any name (optional)
+    """
+    if not run_facts.get("exports"):
+        raise ValueError("a card needs run_facts['exports']: a list of ExportReport.to_dict()")
+    if unknown := sorted(set(run_facts) - {"exports", "report", "config", "licence"}):
+        raise ValueError(f"unknown facts {unknown}; known: config, exports, licence, report")
+    path = pathlib.Path(path)
+    path = path / "README.md" if path.is_dir() else path
+    exports, report = run_facts["exports"], run_facts.get("report") or {}
+    licence, problems = run_facts.get("licence"), _licences(exports)
+    made = str(report.get("written") or datetime.datetime.now(datetime.UTC).isoformat())[:10]
+    title = report.get("name") or pathlib.Path(exports[0]["path"]).stem
+    sections = [
+        _header(title, exports, licence, problems),
+        f"# {_plain(title)}\n\nChain-of-thought data written by language models and made with cotkit "
+        f"{__version__}, {made}.",
+        _files(exports),
+        _funnel(report),
+        _making(exports),
+        _licence_text(licence, problems),
+        _column_text(exports),
+        _limits(exports),
+        _configuration(run_facts.get("config") or {}),
+    ]
+    named = [
+        {**e, "path": pathlib.Path(e["path"]).name, "beside": []} for e in exports
+    ]  # no folders of the maker
+    kept = {"run": report.get("name"), "licence": licence, "exports": named}
+    mark = dump_json(kept).decode().replace("--", "-\\u002d")  # nothing may end the comment
+    text = "\n\n".join(section for section in sections if section) + f"\n\n<!-- cotkit-card {mark} -->\n"
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary.write_bytes(text.encode("utf-8", "replace"))
+    os.replace(temporary, path)
+    return path
+
+
+def _licences(exports: list[dict[str, Any]]) -> Counter[str]:
+    """Over the files, the most problems that state each licence (files of a run share their problems)."""
+    most: Counter[str] = Counter()
+    for export in exports:
+        most |= Counter(export["provenance"].get("licences", {}))
+    return most
+
+
+def _header(title: str, exports: list[dict], licence: str | None, problems: Counter[str]) -> str:
+    import yaml
+
+    header: dict[str, Any] = {"pretty_name": title}
+    if stated := licence or (next(iter(problems)) if len(problems) == 1 else None):
+        if stated.lower() in _HUB_LICENCES:
+            header["license"] = stated.lower()
+        elif stated != "not stated":
+            header |= {"license": "other", "license_name": stated}
+    elif problems:
+        header |= {"license": "other", "license_name": _mixed(problems)}
+    header["task_categories"] = ["text-generation"]
+    header["tags"] = ["chain-of-thought", "reasoning", "synthetic"]
+    header["size_categories"] = [_size(max(export["rows"] for export in exports))]
+    header["configs"] = [
+        {
+            "config_name": pathlib.Path(export["path"]).stem,
+            "data_files": pathlib.Path(export["path"]).name,
+        }
+        for export in exports
+    ]
+    return f"---\n{yaml.safe_dump(header, sort_keys=False, allow_unicode=True)}---"
+
+
+def _size(rows: int) -> str:
+    for limit, name in ((1e3, "n<1K"), (1e4, "1K<n<10K"), (1e5, "10K<n<100K"), (1e6, "100K<n<1M")):
+        if rows < limit:
+            return name
+    return "1M<n<10M"
+
+
+def _mixed(problems: Counter[str]) -> str:
+    return "mixed: " + ", ".join(f"{name} ({n})" for name, n in problems.most_common())
+
+
+def _plain(value: Any) -> str:
+    text = "" if value is None else value if isinstance(value, str) else dump_json(value).decode()
+    text = " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
+    return text if len(text) <= 200 else text[:197] + "..."
+
+
+def _table(*rows: Iterable[Any]) -> str:
+    """A Markdown table; the first row is its head."""
+    lines = ["| " + " | ".join(_plain(cell) for cell in row) + " |" for row in rows]
+    lines.insert(1, "|" + " --- |" * lines[0].count(" | ") + " --- |")
+    return "\n".join(lines)
+
+
+def _files(exports: list[dict[str, Any]]) -> str:
+    head = ("file", "format", "rows", "given", "counted in", "policy", "reasoning", "sha256")
+    names = [pathlib.Path(e["path"]).name for e in exports]
+    keys = ("format", "rows", "given", "unit", "policy", "reasoning", "sha256")
+    rows = [(name, *(e[key] for key in keys)) for name, e in zip(names, exports, strict=True)]
+    text = "## Files\n\n" + _table(head, *rows)
+    reasons = sorted({reason for e in exports for reason in e["drops"]})
+    if reasons:
+        lost = [(reason, *(e["drops"].get(reason, 0) for e in exports)) for reason in reasons]
+        text += "\n\nWhat was given and not written, and why:\n\n" + _table(("reason", *names), *lost)
+    return text
+
+
+def _funnel(report: dict[str, Any]) -> str:
+    if "given" not in report:
+        return ""
+    rows = [("given", report["given"]), ("kept", report.get("kept")), *report.get("drops", {}).items()]
+    text = "## The run\n\nProblems given, kept and dropped:\n\n" + _table(("", "problems"), *rows)
+    return (
+        f"{text}\n\nThe run was stopped early: {_plain(report['stopped'])}."
+        if report.get("stopped")
+        else text
+    )
+
+
+def _making(exports: list[dict[str, Any]]) -> str:
+    """The provenance of the largest file; where files differ, each has its own."""
+    parts = []
+    for export in exports:
+        facts = export["provenance"]
+        tables = [
+            _facts_table("Models", facts.get("models")),
+            _facts_table("Sampling parameters", facts.get("parameters")),
+            _facts_table("Prompts (name, hash of the source)", facts.get("prompts")),
+            _facts_table(
+                "Verification by program (correct: true, false, empty = undecided)", facts.get("verdicts")
+            ),
+            _facts_table("Judges", facts.get("judges")),
+        ]
+        body = "\n\n".join(table for table in tables if table)
+        if body:
+            parts.append(f"### {pathlib.Path(export['path']).name}\n\n{body}")
+    return "## How it was made\n\n" + "\n\n".join(parts) if parts else ""
+
+
+def _facts_table(title: str, rows: list[dict[str, Any]] | None) -> str:
+    return f"{title}:\n\n" + _table(rows[0], *(row.values() for row in rows)) if rows else ""
+
+
+def _licence_text(licence: str | None, problems: Counter[str]) -> str:
+    stated = _mixed(problems) if len(problems) > 1 else next(iter(problems), "not stated")
+    given = f"Licence of the data set, given by its maker: {licence}." if licence else "No licence was given."
+    return (
+        f"## Licence\n\n{_plain(given)} Licence of the problems, as they state it: {_plain(stated)}. The "
+        "terms of the models that wrote the traces may apply as well."
+    )
+
+
+_MESSAGES, _ONE_REPLY = "list of {role, content}", "list with one assistant message"
+_FIELDS = {  # the training data itself
+    "messages": (_MESSAGES, "the conversation, the trace as its last turn"),
+    "conversations": ("list of {from, value}", "the conversation"),
+    "prompt": (f"{_MESSAGES}, or string", "the problem"),
+    "completion": (_ONE_REPLY, "the trace"),
+    "chosen": (f"{_ONE_REPLY}, message or string", "the better trace"),
+    "rejected": (f"{_ONE_REPLY}, message or string", "the worse trace"),
+    "label": ("bool", "whether the trace is a good one"),
+    "instruction": ("string", "the problem"),
+    "input": ("string, or {messages}", "the problem; empty in Alpaca rows"),
+    "output": ("string", "the trace"),
+    "preferred_output": (_ONE_REPLY, "the better trace"),
+    "non_preferred_output": (_ONE_REPLY, "the worse trace"),
+    "system": ("string", "the system message"),
+    "solution": ("string", "the gold answer, as given"),
+    "final_trace": ("string", "the trace that was selected"),
+    "agent_evaluate_success": ("bool", "accepted; null = no judge scored it"),
+    "boxed_answer_success": ("bool", "a program found the answer right; false also where undecided"),
+    "improvement_history": ("list of {iteration, trace, evaluation}", "one trace an iteration"),
+}
+
+
+def _column_text(exports: list[dict[str, Any]]) -> str:
+    known = {**_FIELDS, **PAIR_COLUMNS, **COLUMNS}
+    names = list(dict.fromkeys(name for export in exports for name in export["columns"]))
+    rows = [(name, *known.get(name, ("", ""))) for name in names]
+    return "## Columns\n\n" + _table(("column", "type", "meaning"), *rows)
+
+
+def _limits(exports: list[dict[str, Any]]) -> str:
+    lines = [
+        "A right answer does not prove that the reasoning before it is right.",
+        "A judge's scores are a model's opinion; where a program decided, its verdict goes first.",
+        "No check against evaluation sets (decontamination) is recorded here.",
+    ]
+    for export in exports:
+        facts, name = export["provenance"], pathlib.Path(export["path"]).name
+        total = facts.get("traces", 0)
+        undecided = sum(v["traces"] for v in facts.get("verdicts", []) if v["correct"] is None)
+        for count, what in (
+            (undecided, "have no verdict: no program could decide"),
+            (facts.get("rationalized"), "were written with the answer as a hint (STaR rationalization)"),
+            (facts.get("saw_reference"), "come from a model, or a judge's feedback, that saw the reference"),
+        ):
+            if count:
+                lines.append(f"`{name}`: {count} of {total} traces {what}.")
+        lines += [f"`{name}`: {_plain(warning)}." for warning in export["warnings"]]
+    return "## Limits\n\n" + "\n".join(f"- {line}" for line in lines)
+
+
+def _configuration(config: dict[str, Any]) -> str:
+    rows = [(key, value) for key, value in _flatten(config) if value is not None]
+    return "## Configuration of the run\n\n" + _table(("key", "value"), *rows) if rows else ""
+
+
+def _flatten(value: dict[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
+    for key, inner in value.items():
+        if _SECRET.search(str(key)):
+            continue
+        if isinstance(inner, dict) and inner:
+            yield from _flatten(inner, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", inner

@@ -1,0 +1,143 @@
+"""The dataset card: facts of the run and of the files, and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+from example_rows import RIGHT, WRONG, candidate, good_and_bad, row
+
+from cotkit.runs.card import write_card
+from cotkit.runs.export import export_rows
+
+FACTS = {
+    "config": {
+        "pipeline": "distill",
+        "generator": {"model": "teacher", "api_key_env": "MY_KEY", "api_key": "sk-never", "max_tokens": 512},
+        "thresholds": {"correctness": 0.7},
+    },
+    "report": {
+        "name": "demo",
+        "given": 5,
+        "kept": 3,
+        "drops": {"wrong_answer": 2},
+        "written": "2026-11-29T10:00:00",
+    },
+}
+
+
+def card(path) -> tuple[dict, str]:
+    text = path.read_text(encoding="utf-8")
+    _, header, body = text.split("---\n", 2)
+    return yaml.safe_load(header), body
+
+
+def test_the_card_says_what_was_asked_who_answered_and_what_was_lost(tmp_path):
+    rows = [*good_and_bad(), row(WRONG, id="x"), row(id="y", drop_reason="timeout")]
+    report = export_rows(rows, tmp_path / "sft.jsonl", facts=FACTS)
+    header, body = card(tmp_path / "README.md")
+    assert report.beside == [str(tmp_path / "README.md")]
+    assert header["configs"] == [{"config_name": "sft", "data_files": "sft.jsonl"}]
+    assert header["size_categories"] == ["n<1K"] and "license" not in header
+    for fact in (
+        "| sft.jsonl | trl_sft | 3 | 5 | problems | best | think_tags |",
+        "| timeout | 1 |",
+        "| wrong_answer | 2 |",
+        "| teacher | teacher-2026 | 127.0.0.1:1 | 3 |",
+        '| {"temperature": 0.7} | 3 |',
+        "| reasoning | abcd | 3 |",
+        "| number | true | 3 |",
+        "| judge-a | false | 3 |",
+        "| generator.api_key_env | MY_KEY |",
+        "| generator.max_tokens | 512 |",
+        "2026-11-29",
+        "No licence was given.",
+        "as they state it: not stated",
+        report.sha256,
+    ):
+        assert fact in body, fact
+    assert "sk-never" not in body and str(tmp_path) not in body
+
+
+@pytest.mark.parametrize(
+    ("licence", "problems", "header", "words"),
+    [
+        (None, ["MIT", "MIT"], {"license": "mit"}, "as they state it: MIT."),
+        (
+            None,
+            ["MIT", None],
+            {"license": "other", "license_name": "mixed: MIT (1), not stated (1)"},
+            "mixed: MIT (1)",
+        ),
+        (None, [None], {}, "as they state it: not stated."),
+        ("CC-BY-4.0", ["MIT"], {"license": "cc-by-4.0"}, "given by its maker: CC-BY-4.0."),
+        ("my own", [None], {"license": "other", "license_name": "my own"}, "given by its maker: my own."),
+    ],
+)
+def test_a_licence_is_the_makers_or_the_problems_and_never_invented(
+    licence, problems, header, words, tmp_path
+):
+    rows = [row(RIGHT, id=str(i), licence=stated) for i, stated in enumerate(problems)]
+    export_rows(rows, tmp_path / "sft.jsonl", licence=licence, facts=FACTS)
+    said, body = card(tmp_path / "README.md")
+    assert {key: said[key] for key in ("license", "license_name") if key in said} == header
+    assert words in body
+
+
+def test_a_second_export_of_the_run_joins_the_card_and_a_repeated_one_replaces_itself(tmp_path):
+    for format in ("trl_sft", "trl_dpo", "trl_sft"):
+        export_rows(
+            good_and_bad(),
+            tmp_path / f"{format}.jsonl",
+            format,
+            facts=FACTS,
+            licence="mit" if format == "trl_dpo" else None,
+        )
+    header, body = card(tmp_path / "README.md")
+    assert sorted(c["config_name"] for c in header["configs"]) == ["trl_dpo", "trl_sft"]
+    assert header["license"] == "mit" and body.count("### trl_sft.jsonl") == 1
+
+
+def test_a_name_that_would_end_a_comment_does_not_break_the_card(tmp_path):
+    for format in ("trl_sft", "trl_prompt_completion"):
+        rows = [row(candidate(model="a --> b"))]
+        export_rows(rows, tmp_path / f"{format}.jsonl", format, facts=FACTS)
+    text = (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert text.rpartition("<!-- cotkit-card ")[2].count("-->") == 1
+    assert len(card(tmp_path / "README.md")[0]["configs"]) == 2
+
+
+def test_a_card_of_someone_else_or_of_another_run_is_left_alone(tmp_path):
+    (tmp_path / "README.md").write_text("# mine\n", encoding="utf-8")
+    report = export_rows(good_and_bad(), tmp_path / "sft.jsonl", facts=FACTS)
+    assert (tmp_path / "README.md").read_text(encoding="utf-8") == "# mine\n"
+    assert (tmp_path / "sft.card.md").is_file() and "sft.card.md" in report.warnings[-1]
+    (tmp_path / "README.md").unlink()
+    export_rows(good_and_bad(), tmp_path / "sft.jsonl", facts=FACTS)
+    other = {**FACTS, "report": {**FACTS["report"], "name": "other"}}
+    export_rows(good_and_bad(), tmp_path / "dpo.jsonl", "trl_dpo", facts=other)
+    assert card(tmp_path / "README.md")[0]["pretty_name"] == "demo"
+    assert card(tmp_path / "dpo.card.md")[0]["pretty_name"] == "other"
+
+
+def test_limits_count_what_is_undecided_hinted_or_seen(tmp_path):
+    hinted = candidate(rationalized=True, saw_reference=True, stage="rationalize")
+    rows = [row(hinted, id="a"), row(candidate("x --> y | z", None, 0.9, accepted=True), id="b")]
+    export_rows(rows, tmp_path / "sft.jsonl", facts={"config": {"note": "a --> b | c"}})
+    _, body = card(tmp_path / "README.md")
+    assert "1 of 2 traces have no verdict" in body
+    assert "1 of 2 traces were written with the answer as a hint" in body
+    assert "| note | a --> b \\| c |" in body
+
+
+def test_an_empty_file_has_a_card_too(tmp_path):
+    export_rows([row(WRONG)], tmp_path / "sft.jsonl", facts=FACTS)
+    assert "the data set is empty: 1 wrong_answer" in card(tmp_path / "README.md")[1]
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [({}, "exports"), ({"exports": [{}], "licens": "mit"}, "unknown facts \\['licens'\\]")],
+)
+def test_a_card_without_files_or_with_unknown_facts_is_refused(facts, words, tmp_path):
+    with pytest.raises(ValueError, match=words):
+        write_card(facts, tmp_path)
