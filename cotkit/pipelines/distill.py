@@ -24,6 +24,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import jinja2
+
 from cotkit import __version__
 from cotkit.chat import CallLedger, Completion, ModelError
 from cotkit.judge import Thresholds
@@ -490,8 +492,11 @@ def _refuse_unchecked(problems: Sequence[Problem], pattern: str | None) -> None:
 def _try_prompts(recipe: Recipe) -> None:
     """A template that cannot be rendered fails here, before the first paid call."""
     values = {"problem": "", "trace": "", "feedback": "", "answer": "", "few_shot": None}
-    for prompt in recipe.prompts.values():
-        prompt.messages(**values)
+    for name, prompt in recipe.prompts.items():
+        try:
+            prompt.messages(**values)
+        except jinja2.TemplateError as error:
+            raise ValueError(f"prompt {name!r}: {error}; it may use {', '.join(values)}") from None
 
 
 def distill(

@@ -21,8 +21,8 @@ _CUT = re.compile(r"^=== (system|user|assistant) ===[ \t]*\n", re.MULTILINE)
 class Prompt:
     """A template with a name. `messages(**values)` renders it; `hash` identifies its source.
 
-    Raises `jinja2.UndefinedError` when a value is missing and `jinja2.TemplateSyntaxError` (with the
-    prompt's name) when the template is malformed, both before any call is made.
+    Raises ValueError (with the prompt's name) when the template is malformed or empty, and
+    `jinja2.UndefinedError` when it is rendered without a value it needs.
     """
 
     def __init__(self, name: str, source: str):
@@ -30,11 +30,14 @@ class Prompt:
         self.hash = hashlib.sha256(source.encode("utf-8", "surrogatepass")).hexdigest()[:16]
         parts = _CUT.split(source)
         roles, texts = ["user", *parts[1::2]], parts[0::2]
-        self._parts = [
-            (role, _environment().from_string(text.strip("\n")))
-            for role, text in zip(roles, texts, strict=True)
-            if text.strip()
-        ]
+        try:
+            self._parts = [
+                (role, _environment().from_string(text.strip("\n")))
+                for role, text in zip(roles, texts, strict=True)
+                if text.strip()
+            ]
+        except jinja2.TemplateSyntaxError as error:
+            raise ValueError(f"prompt {name!r}, line {error.lineno} of a message: {error.message}") from None
         if not self._parts:
             raise ValueError(f"prompt {name!r} is empty")
 

@@ -1,0 +1,448 @@
+"""The distillation algorithm against a scripted endpoint: what is asked, chosen, accepted and recorded."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from mock_server import Reply
+from scripted import asked_to_judge, is_refinement, judge, model, pid, problem, problems, scores, solve
+
+import cotkit
+from cotkit import StepJudge, adistill, distill, start_distill
+from cotkit.judge import RewardModelJudge
+from cotkit.runs import RunError
+
+
+def quiet(items, generator, judge=None, **options):
+    return distill(items, generator, judge, show="none", **options)
+
+
+def only(run):
+    rows = run.records()
+    assert len(rows) == 1
+    return rows[0]
+
+
+def test_a_right_first_draft_is_accepted_with_one_call(serve, tmp_path):
+    server = serve(solve)
+    row = only(quiet([problem(7)], model(server), run=tmp_path / "r"))
+    assert (row.accepted, row.drop_reason, row.final, server.calls) == (True, None, 0, 1)
+    assert (row.best.answer, row.best.verdict.correct, row.best.iteration) == ("14", True, 0)
+    call = row.best.call
+    assert call["model"] == call["served_model"] == "mock" and call["endpoint"].startswith("127.0.0.1")
+    assert call["usage"]["completion_tokens"] > 0 and call["finish_reason"] == "stop"
+    assert row.best.prompt["name"] == "reasoning" and row.best.prompt["hash"]
+
+
+def test_the_user_turn_is_the_bare_problem_whatever_is_in_it(serve, tmp_path):
+    text = 'PID=1; {x} {{ y }} {% if %} \\frac{1}{2} {"a": "b"} what is 1 + 1?'
+    server = serve(solve)
+    quiet([problem(1, problem=text)], model(server), run=tmp_path / "r")
+    assert server.log[0].messages[-1] == {"role": "user", "content": text}
+
+
+@pytest.mark.parametrize("as_turns", [False, True])
+def test_few_shot_examples_are_shown(serve, tmp_path, as_turns):
+    server = serve(solve)
+    examples = [{"problem": "2+2?", "trace": "2 + 2 = \\boxed{4}"}] if as_turns else "Q: 2+2? A: \\boxed{4}"
+    quiet([problem(1)], model(server), few_shot_examples=examples, run=tmp_path / "r")
+    roles = [m["role"] for m in server.log[0].messages]
+    assert roles == (["system", "user", "assistant", "user"] if as_turns else ["system", "user"])
+    assert "\\boxed{4}" in server.log[0].system + str(server.log[0].messages)
+
+
+def test_best_of_n_takes_the_verified_answer_over_the_fluent_wrong_one(serve, tmp_path):
+    drafts = ["So fluent: \\boxed{9}", "terse \\boxed{14}", "wrong \\boxed{3}"]
+
+    def script(request):
+        if asked_to_judge(request):
+            return scores(10 if "fluent" in request.user else 8)
+        return drafts[sum(not asked_to_judge(r) for r in server.log) - 1]
+
+    server = serve(script)
+    row = only(quiet([problem(7)], model(server), judge(server), num_generations=3, run=tmp_path / "r"))
+    assert row.accepted and row.best.answer == "14" and len(row.candidates) == 3
+    assert sum(asked_to_judge(r) for r in server.log) == 1  # only the verified one is worth a judge's call
+
+
+def test_rejection_sampling_n_is_the_same_as_num_generations(serve, tmp_path):
+    server = serve(solve)
+    row = only(quiet([problem(7)], model(server), rejection_sampling_n=4, run=tmp_path / "r"))
+    assert [c.sample_index for c in row.candidates] == [0, 1, 2, 3] and server.calls == 4
+    assert len({json.dumps(r.body.get("seed")) for r in server.log}) == 4
+
+
+def test_a_wrong_answer_is_refined_until_it_is_right(serve, tmp_path):
+    server = serve(lambda r: solve(r) if is_refinement(r) else "I say \\boxed{5}.")
+    row = only(quiet([problem(7)], model(server), run=tmp_path / "r"))
+    assert [c.stage for c in row.candidates] == ["draft", "refine"] and row.accepted and row.final == 1
+    assert row.candidates[1].parent == 0 and "5 is not correct" in row.candidates[0].feedback
+    assert "14" not in row.candidates[0].feedback
+
+
+def test_the_best_trace_is_kept_not_the_last(serve, tmp_path):
+    given = iter([6, 2, 1, 0])
+    server = serve(lambda r: scores(next(given)) if asked_to_judge(r) else f"trace {r.number}")
+    row = only(quiet([problem(7, reference=None)], model(server), judge(server), run=tmp_path / "r"))
+    assert len(row.candidates) == 4 and row.final == 0 and not row.accepted
+    assert row.drop_reason == "below_threshold" and "0.60 is below 0.70" in row.detail
+
+
+def test_refinement_starts_from_the_best_trace_so_far(serve, tmp_path):
+    given = iter([5, 2, 6, 3])
+    server = serve(lambda r: scores(next(given)) if asked_to_judge(r) else f"trace {r.number}")
+    row = only(quiet([problem(7, reference=None)], model(server), judge(server), run=tmp_path / "r"))
+    assert [c.parent for c in row.candidates] == [None, 0, 0, 2] and row.final == 2
+
+
+def test_a_judge_cannot_save_a_wrong_answer(serve, tmp_path):
+    server = serve(lambda r: scores(10) if asked_to_judge(r) else "Surely \\boxed{9}.")
+    row = only(quiet([problem(7)], model(server), judge(server), max_iterations=1, run=tmp_path / "r"))
+    assert not row.accepted and row.drop_reason == "wrong_answer" and "answered 9" in row.detail
+
+
+def test_a_verified_answer_below_the_threshold_is_dropped_after_max_iterations(serve, tmp_path):
+    server = serve(lambda r: scores(9, 5, 9) if asked_to_judge(r) else solve(r))
+    row = only(quiet([problem(7)], model(server), judge(server), max_iterations=2, run=tmp_path / "r"))
+    assert (row.drop_reason, row.best.verdict.correct, len(row.candidates)) == ("below_threshold", True, 3)
+    assert "clarity 0.50 is below 0.70" in row.candidates[0].feedback
+
+
+@pytest.mark.parametrize("reply", ["no json at all", Reply(status=400, error="bad"), '{"correctness": 99}'])
+def test_a_failing_judge_is_bounded_recorded_and_asked_again_on_resume(serve, tmp_path, reply):
+    broken = [True]
+    server = serve(lambda r: (reply if broken[0] else scores(9)) if asked_to_judge(r) else solve(r))
+    run = quiet([problem(7)], model(server), judge(server), run=tmp_path / "r")
+    row = only(run)
+    assert row.drop_reason == "judge_failed" and row.best.judgement.scores is None and row.retryable
+    assert row.best.judgement.error and row.best.trace and server.calls <= 8
+    broken[0] = False
+    generations = sum(not asked_to_judge(r) for r in server.log)
+    row = only(quiet([problem(7)], model(server), judge(server), run=tmp_path / "r"))
+    assert row.accepted and sum(not asked_to_judge(r) for r in server.log) == generations
+
+
+def test_max_iterations_zero_only_distils(serve, tmp_path):
+    server = serve(lambda r: "\\boxed{5}")
+    row = only(quiet([problem(7)], model(server), max_iterations=0, run=tmp_path / "r"))
+    assert server.calls == 1 and row.drop_reason == "wrong_answer"
+
+
+def test_without_reference_the_judge_alone_decides(serve, tmp_path):
+    server = serve(lambda r: scores(9) if asked_to_judge(r) else "A proof.")
+    row = only(quiet([problem(7, reference=None)], model(server), judge(server), run=tmp_path / "r"))
+    assert row.accepted and row.best.verdict.correct is None and row.best.verdict.method == "no_reference"
+
+
+def test_without_reference_and_judge_nothing_is_asked(serve, tmp_path):
+    server = serve(solve)
+    with pytest.raises(ValueError, match=r"1 of 2 problems have no reference answer \(first: id .p2.\)"):
+        quiet([problem(1), problem(2, reference=None)], model(server), run=tmp_path / "r")
+    assert server.calls == 0
+    run = quiet([problem(2, reference=None)], model(server), unchecked="keep", run=tmp_path / "r")
+    assert only(run).accepted
+
+
+@pytest.mark.parametrize(
+    ("text", "finish", "reason"),
+    [
+        ("I give up.", "stop", "no_answer"),
+        ("and then \\boxed{", "length", "truncated"),
+        ("\\boxed{}", "stop", "no_answer"),
+    ],
+)
+def test_no_answer_is_false_and_has_its_own_reason(serve, tmp_path, text, finish, reason):
+    server = serve(lambda r: Reply(text, finish_reason=finish))
+    row = only(quiet([problem(7)], model(server), max_iterations=0, run=tmp_path / "r"))
+    assert row.drop_reason == reason and row.best.verdict.correct is False
+    assert row.best.verdict.method == "no_answer"
+
+
+def test_reasoning_apart_from_the_text_is_kept_and_never_holds_the_answer(serve, tmp_path):
+    server = serve(lambda r: Reply("Final: \\boxed{9}", reasoning="Perhaps \\boxed{14}?"))
+    row = only(quiet([problem(7)], model(server), max_iterations=0, run=tmp_path / "r"))
+    assert row.best.answer == "9" and row.drop_reason == "wrong_answer"
+    assert row.best.trace == "<think>\nPerhaps \\boxed{14}?\n</think>\n\nFinal: \\boxed{9}"
+
+
+SECRET = "918273645"
+
+
+def test_the_reference_is_never_shown(serve, tmp_path):
+    server = serve(lambda r: scores(3) if asked_to_judge(r) else "\\boxed{5}")
+    item = problem(7, reference=SECRET, metadata={"solution": SECRET})
+    row = only(quiet([item], model(server), judge(server), run=tmp_path / "r"))
+    assert not any(SECRET in json.dumps(r.body) for r in server.log)
+    assert not any(c.saw_reference for c in row.candidates)
+
+
+def test_a_judge_that_saw_the_reference_cannot_pass_it_on(serve, tmp_path):
+    feedback = f"The right answer is {SECRET}."
+    server = serve(lambda r: scores(3, feedback=feedback) if asked_to_judge(r) else "\\boxed{5}")
+    item = problem(7, reference=SECRET)
+    row = only(
+        quiet([item], model(server), judge(server, show_reference=True), judge_all=True, run=tmp_path / "r")
+    )
+    asked = [r for r in server.log if not asked_to_judge(r)]
+    assert not any(SECRET in json.dumps(r.body) for r in asked)
+    assert [c.saw_reference for c in row.candidates] == [False, True, True, True]
+
+
+def test_rationalization_is_tried_only_for_problems_that_were_never_solved(serve, tmp_path):
+    def script(request):
+        n = pid(request)
+        return solve(request) if n == 1 or f"is {2 * n}. Work out" in request.user else "\\boxed{0}"
+
+    server = serve(script)
+    run = quiet(problems(2), model(server), rationalization=True, max_iterations=0, run=tmp_path / "r")
+    first, second = run.records()
+    assert [c.stage for c in first.candidates] == ["draft"] and first.accepted
+    assert [c.stage for c in second.candidates] == ["draft", "rationalize"] and second.accepted
+    assert second.best.rationalized and second.best.saw_reference and not first.best.saw_reference
+
+
+def test_a_rationalization_that_betrays_its_hint_is_dropped(serve, tmp_path):
+    server = serve(
+        lambda r: "As the given answer is 14: \\boxed{14}" if "Work out" in r.user else "\\boxed{0}"
+    )
+    run = quiet([problem(7)], model(server), rationalization=True, max_iterations=0, run=tmp_path / "r")
+    row = only(run)
+    assert not row.accepted and any("given answer" in leak for c in row.candidates for leak in c.leaks)
+
+
+def test_require_verdict_false_lets_the_judge_decide(serve, tmp_path):
+    server = serve(lambda r: scores(9) if asked_to_judge(r) else "\\boxed{9}")
+    run = quiet([problem(7)], model(server), judge(server), require_verdict=False, run=tmp_path / "r")
+    assert only(run).accepted and only(run).best.verdict.correct is False
+
+
+def test_a_program_judge_scores_every_draft(serve, tmp_path):
+    server = serve(lambda r: solve(r) if r.number else "7 + 7 = 15. \\boxed{15}")
+    run = quiet([problem(7)], model(server), StepJudge(), num_generations=2, run=tmp_path / "r")
+    row = only(run)
+    assert row.accepted and all(c.judgement is not None for c in row.candidates)
+    assert server.calls == 2
+
+
+def test_a_reward_function_works_alone(serve, tmp_path):
+    server = serve(solve)
+    judge = RewardModelJudge(lambda problem, trace: 0.9)
+    row = only(quiet([problem(7)], model(server), judge, run=tmp_path / "r"))
+    assert row.accepted and row.best.judgement.scores == {"overall": 0.9} and server.calls == 1
+
+
+def test_one_bad_row_never_sinks_the_others_and_never_vanishes(serve, tmp_path):
+    server = serve(lambda r: Reply(status=400, error="no") if pid(r) == 5 else solve(r))
+    run = quiet(problems(20), model(server), run=tmp_path / "r")
+    assert run.report["kept"] == 19 and run.report["drops"] == {"model_bad_request": 1}
+    assert run.drops.id.tolist() == ["p5"] and "no" in run.drops.detail[0]
+    assert server.calls == 20  # a 400 is not retried
+
+
+def test_no_candidate_is_lost_when_another_fails(serve, tmp_path):
+    server = serve(lambda r: solve(r) if r.number == 1 else Reply(status=400, error="no"))
+    row = only(quiet([problem(7)], model(server), num_generations=3, run=tmp_path / "r"))
+    assert row.accepted and len(row.candidates) == 1 and len(row.errors) == 2
+
+
+def test_every_trace_belongs_to_its_own_problem(serve, tmp_path):
+    server = serve(lambda r: Reply(solve(r), delay=0.001 * (r.number % 7)))
+    run = quiet(problems(60), model(server, max_concurrency=8), run=tmp_path / "r")
+    for row in run.records():
+        assert f"PID={row.index + 1};" in row.best.trace
+    assert all(r.user.count("PID=") == 1 for r in server.log) and server.peak <= 8
+
+
+def test_patterns_of_the_user_are_obeyed(serve, tmp_path):
+    server = serve(lambda r: "Ans<<14>> not \\boxed{3}")
+    item = problem(7, reference="gold=[14] or so")
+    run = quiet(
+        [item],
+        model(server),
+        trace_pattern=r"Ans<<(.*?)>>",
+        solution_pattern=r"gold=\[(.*?)\]",
+        run=tmp_path / "r",
+    )
+    assert only(run).accepted
+
+
+def test_own_prompts_are_used_and_hashed(serve, tmp_path):
+    server = serve(solve)
+    run = quiet(
+        [problem(7)], model(server), prompts={"reasoning": "Do it: {{ problem }}"}, run=tmp_path / "r"
+    )
+    assert server.log[0].messages[0]["content"].startswith("Do it: PID=7")
+    shipped = cotkit.prompts.load("reasoning").hash
+    assert only(run).best.prompt["hash"] == run.config["prompts"]["reasoning"] != shipped
+
+
+BAD = {
+    "negative n": ({"num_generations": -1}, "num_generations must be a whole number"),
+    "zero rejection n": ({"rejection_sampling_n": 0}, "rejection_sampling_n must be"),
+    "negative iterations": ({"max_iterations": -1}, "max_iterations must be 0 or more"),
+    "a percent for a score": ({"score_threshold": 70}, "0"),
+    "nan threshold": ({"score_threshold": float("nan")}, "nan"),
+    "misspelt dimension": ({"score_threshold": {"corectness": 0.9}}, "correctness"),
+    "unknown prompt": ({"prompts": {"reasonning": "x"}}, "unknown prompt"),
+    "prompt with an unknown value": ({"prompts": {"reasoning": "{{ problme }}"}}, "problme"),
+    "malformed prompt": ({"prompts": {"reasoning": "{{ problem"}}, "'reasoning', line 1"),
+    "unknown option": ({"n_generations": 3}, "n_generations"),
+    "few-shot without trace": ({"few_shot_examples": [{"problem": "x"}]}, "item 0"),
+    "zero time": ({"time_limit": 0}, "time_limit"),
+    "bad resume": ({"resume": "yes"}, "resume"),
+    "a model as judge": ({"judge": "model"}, "LLMJudge"),
+}
+
+
+@pytest.mark.parametrize(("options", "message"), BAD.values(), ids=BAD.keys())
+def test_a_bad_option_is_refused_before_anything_is_asked(serve, tmp_path, options, message):
+    server = serve(solve)
+    options = dict(options)
+    judges = options.pop("judge", None)
+    judges = model(server) if judges else judge(server)
+    with pytest.raises((ValueError, TypeError), match=message):
+        quiet([problem(1)], model(server), judges, run=tmp_path / "r", **options)
+    assert server.calls == 0
+
+
+def test_bad_problems_are_refused_before_anything_is_asked(serve, tmp_path):
+    server = serve(solve)
+    with pytest.raises(ValueError, match="p1"):
+        quiet([problem(1), problem(1)], model(server), run=tmp_path / "r")
+    assert server.calls == 0 and not (tmp_path / "r").exists()
+
+
+def test_the_same_call_again_asks_nothing(serve, tmp_path):
+    server = serve(solve)
+    for _ in range(2):
+        run = quiet(problems(5), model(server), run=tmp_path / "r")
+    assert server.calls == 5 and run.report["kept"] == 5 and run.report["complete"]
+
+
+def test_one_more_problem_costs_one_more_call(serve, tmp_path):
+    server = serve(solve)
+    quiet(problems(20), model(server), run=tmp_path / "r")
+    run = quiet(problems(21), model(server), run=tmp_path / "r")
+    assert server.calls == 21 and run.report["given"] == run.report["kept"] == 21
+
+
+def test_a_changed_prompt_is_refused_in_the_old_folder_and_asked_again_in_a_new_one(serve, tmp_path):
+    server = serve(solve)
+    quiet([problem(7)], model(server), run=tmp_path / "r")
+    changed = {"reasoning": "=== system ===\nOther words.\n=== user ===\n{{ problem }}"}
+    with pytest.raises(RunError, match=r"prompts\.reasoning: \w+ -> \w+"):
+        quiet([problem(7)], model(server), prompts=changed, run=tmp_path / "r")
+    quiet([problem(7)], model(server), prompts=changed, run=tmp_path / "r", resume="never")
+    assert server.calls == 2
+
+
+def test_resume_never_pays_for_no_call_twice(serve, tmp_path):
+    server = serve(solve)
+    quiet(problems(5), model(server), run=tmp_path / "r")
+    run = quiet(problems(5), model(server), run=tmp_path / "r", resume="never")
+    assert server.calls == 5 and run.report["kept"] == 5
+    quiet(problems(5), model(server), run=tmp_path / "r", resume="never", use_cache=False)
+    assert server.calls == 10
+
+
+def test_more_drafts_ask_only_for_the_missing_ones(serve, tmp_path):
+    server = serve(solve)
+    quiet(problems(5), model(server), num_generations=2, run=tmp_path / "r")
+    quiet(problems(5), model(server), num_generations=3, run=tmp_path / "r", resume="never")
+    assert server.calls == 15
+
+
+def test_a_budget_stops_the_run_with_its_results_and_it_goes_on_later(serve, tmp_path):
+    server = serve(solve)
+    generator = model(server, max_concurrency=3)
+    run = quiet(problems(20), generator, run=tmp_path / "r", budget_calls=8)
+    report = run.report
+    assert server.calls == 8 and report["kept"] == 8 and report["drops"] == {"unfinished": 12}
+    assert not report["complete"] and "budget_calls" in report["stopped"]
+    run = quiet(problems(20), generator, run=tmp_path / "r")
+    assert server.calls == 20 and run.report["complete"] and run.report["ledger"]["calls"] == 20
+
+
+def test_dead_endpoints_stop_the_run_with_its_results(serve, tmp_path):
+    server = serve(lambda r: Reply(status=401, error="bad key") if r.number >= 6 else solve(r))
+    run = quiet(problems(30), model(server, max_concurrency=2), run=tmp_path / "r")
+    assert run.report["kept"] == 6 and not run.report["complete"] and "401" in run.report["stopped"]
+    assert server.calls <= 9
+
+
+def test_a_time_limit_stops_the_run_with_its_results(serve, tmp_path):
+    server = serve(lambda r: solve(r) if pid(r) <= 3 else Reply(solve(r), delay=30))
+    run = quiet(problems(8), model(server, max_concurrency=4), run=tmp_path / "r", time_limit=2)
+    assert run.report["kept"] == 3 and "time limit of 2 s" in run.report["stopped"]
+
+
+def test_a_job_reports_progress_and_stops_cleanly(serve, tmp_path):
+    server = serve(lambda r: Reply(solve(r), delay=0.05))
+    job = start_distill(problems(200), model(server, max_concurrency=2), run=tmp_path / "r")
+    while job.progress["done"] < 4:
+        assert not job.wait(0.02)
+    job.stop()
+    run = job.result(timeout=20)
+    report = run.report
+    assert 4 <= report["kept"] < 200 and report["stopped"] == "stopped by the user"
+    assert report["kept"] == server.calls and report["given"] == 200  # nothing paid was thrown away
+    assert "kept" in repr(job) and job.progress["kept"] == report["kept"]
+
+
+def test_it_works_inside_a_running_loop(serve, tmp_path):
+    server = serve(solve)
+
+    async def cell():
+        blocking = quiet(problems(2), model(server), run=tmp_path / "a")
+        awaited = await adistill(problems(2), model(server), run=tmp_path / "b", show="none")
+        return blocking, awaited
+
+    for run in asyncio.run(cell()):
+        assert run.report["kept"] == 2
+
+
+def test_shift_tab_shows_every_option():
+    import inspect
+
+    for function in (distill, adistill, start_distill):
+        assert {"problems", "score_threshold", "budget_usd", "resume"} <= set(
+            inspect.signature(function).parameters
+        )
+    assert "show" not in inspect.signature(start_distill).parameters
+
+
+def test_output_path_writes_camels_file(serve, tmp_path):
+    server = serve(solve)
+    quiet(problems(3), model(server), run=tmp_path / "r", output_path=tmp_path / "traces.json")
+    traces = json.loads((tmp_path / "traces.json").read_text())["traces"]
+    assert [t["id"] for t in traces] == ["p1", "p2", "p3"] and traces[0]["boxed_answer_success"] is True
+
+
+def test_gsm8k_rows_load_and_run(serve, tmp_path, shared_data):
+    items = cotkit.load_problems(shared_data / "gsm8k_test.jsonl", limit=25)
+    by_text = {p.problem: p.reference.split("####")[1].strip() for p in items}
+    server = serve(lambda r: f"It is \\boxed{{{by_text[r.messages[-1]['content']]}}}.")
+    run = quiet(items, model(server), run=tmp_path / "r")
+    assert run.report["kept"] == 25 and server.calls == 25
+
+
+def test_a_key_is_found_in_no_file_and_no_output(serve, tmp_path, monkeypatch, capsys):
+    key = "sk-test-0123456789abcdef"
+    monkeypatch.setenv("MY_KEY", key)
+
+    def script(request):
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        assert headers["authorization"] == f"Bearer {key}"
+        return solve(request) if pid(request) % 2 else Reply(status=400, error=f"bad key {key}")
+
+    server = serve(script)
+    run = distill(problems(6), model(server, api_key_env="MY_KEY"), run=tmp_path / "r", show="lines")
+    run.export(tmp_path / "r" / "sft.jsonl")
+    assert run.report["kept"] == 3 and len(run.drops) == 3
+    said = "".join(capsys.readouterr()) + repr(run) + run.drops.to_string()
+    assert key not in said
+    for path in tmp_path.rglob("*"):
+        if path.is_file():
+            assert key.encode() not in path.read_bytes(), path

@@ -1,0 +1,256 @@
+"""Distillation under a faulty server, kill -9, an interrupt: nothing lost, nothing twice, nothing mixed."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from mock_server import Reply
+
+from cotkit import ChatModel, distill
+from cotkit.problems import Problem
+
+JUDGED = '{"correctness": {"reason": "r", "score": 9}, "clarity": {"reason": "r", "score": 9}, ' + (
+    '"completeness": {"reason": "r", "score": 9}, "feedback": ""}'
+)
+
+
+def problems(count):
+    return [
+        Problem(id=f"p{n}", problem=f"PID={n}; what is {n} + {n}?", reference=str(2 * n))
+        for n in range(count)
+    ]
+
+
+def pids(request):
+    return [part.split(";")[0] for part in request.user.split("PID=")[1:]]
+
+
+def solve(request):
+    n = int(pids(request)[0])
+    return f"PID={n}; {n} + {n} = {2 * n}. The answer is \\boxed{{{2 * n}}}."
+
+
+def check_books(run, count):
+    """The identities that hold after anything."""
+    report = run.report
+    assert report["given"] == count == report["kept"] + sum(report["drops"].values())
+    rows = run.records()
+    ids = [row.id for row in rows]
+    assert len(ids) == len(set(ids))
+    for row in rows:
+        for candidate in row.candidates:
+            if candidate.text:
+                assert candidate.text.startswith(f"PID={row.index};")
+    return rows
+
+
+FAULTS = {
+    "500": lambda r: Reply(status=500, error="oops"),
+    "429": lambda r: Reply(status=429, headers={"Retry-After": "0.05"}, error="slow down"),
+    "drop": lambda r: Reply(drop=True),
+    "none": lambda r: Reply(None),
+    "empty": lambda r: Reply(""),
+    "garbage": lambda r: Reply(raw=b"<html>proxy error</html>"),
+    "cut body": lambda r: Reply(solve(r), truncate_body=True),
+}
+
+
+def test_a_faulty_server_costs_exactly_the_injected_faults(serve, tmp_path):
+    """2 % 500, 2 % 429, 0.5 % drops and some unusable bodies over 300 problems."""
+    chance = random.Random(7)
+    plan = dict.fromkeys(range(300), None)
+    for kind, count in {
+        "500": 6,
+        "429": 6,
+        "drop": 2,
+        "none": 2,
+        "empty": 2,
+        "garbage": 2,
+        "cut body": 2,
+    }.items():
+        for n in chance.sample([n for n in plan if plan[n] is None], count):
+            plan[n] = kind
+
+    def script(request):
+        kind = plan[int(pids(request)[0])]
+        if kind and request.nth == 0:
+            return FAULTS[kind](request)
+        return Reply(solve(request), usage="absent" if request.number % 10 == 0 else "count")
+
+    server = serve(script)
+    model = ChatModel("mock", base_url=server.base_url, max_concurrency=16, max_retries=3)
+    run = distill(problems(300), model, run=tmp_path / "r", show="none")
+    rows = check_books(run, 300)
+    injected = sum(kind is not None for kind in plan.values())
+    assert run.report["kept"] == len(rows) == 300
+    assert server.calls == 300 + injected
+    assert server.peak <= 16
+    assert all(len(pids(request)) == 1 for request in server.log)
+
+
+def test_truncated_answers_are_dropped_with_their_reason(serve, tmp_path):
+    server = serve(lambda r: Reply(solve(r), finish_reason="length" if int(pids(r)[0]) % 5 == 0 else "stop"))
+    model = ChatModel("mock", base_url=server.base_url)
+    run = distill(problems(20), model, max_iterations=0, run=tmp_path / "r", show="none")
+    check_books(run, 20)
+    assert run.report["drops"] == {"truncated": 4}
+
+
+SCRIPT = """
+import sys
+from cotkit import ChatModel, distill
+from cotkit.problems import Problem
+url, folder, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
+items = [
+    Problem(id=f"p{n}", problem=f"PID={n}; what is {n} + {n}?", reference=str(2 * n)) for n in range(count)
+]
+model = ChatModel("mock", base_url=url, max_concurrency=8)
+if len(sys.argv) > 4:
+    from cotkit import LLMJudge
+    distill(items, model, LLMJudge(model), run=folder, show="none")
+else:
+    distill(items, model, run=folder, show="none")
+print("finished")
+"""
+
+
+def launch(server, folder, count, *more):
+    command = [sys.executable, "-c", SCRIPT, server.base_url, str(folder), str(count), *more]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for(condition, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "nothing happened"
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("at", [0.1, 0.5, 0.9])
+def test_kill_minus_nine_repeats_no_completed_call(serve, tmp_path, at):
+    """Only calls that had no answer yet when the process died may be asked again."""
+    count, answered = 120, []
+    lock = threading.Lock()
+
+    def script(request):
+        judging = "response_format" in request.body
+        with lock:
+            answered.append(request.number)
+        return Reply(JUDGED if judging else solve(request), delay=0.01)
+
+    server = serve(script)
+    process = launch(server, tmp_path / "r", count, "judge")
+    wait_for(lambda: server.calls >= at * 2 * count)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    wait_for(lambda: server.in_flight == 0)
+    first = server.calls
+    process = launch(server, tmp_path / "r", count, "judge")
+    assert process.communicate(timeout=120)[0].strip() == "finished"
+    bodies = [json.dumps(request.body, sort_keys=True) for request in server.log]
+    again = len(bodies) - len(set(bodies))
+    assert again <= 8, f"{again} calls repeated, more than were in flight ({first} before the kill)"
+    from cotkit import open_run
+
+    run = open_run(tmp_path / "r")
+    check_books(run, count)
+    assert run.report["kept"] == count and run.report["complete"]
+    assert run.report["ledger"]["calls"] >= 2 * count
+
+
+def test_a_completed_call_is_in_the_cache_before_its_row_is_written(serve, tmp_path):
+    """Killed while every problem waits for its judge: no generation is paid for again."""
+    count, hold = 24, threading.Event()
+
+    def script(request):
+        if "response_format" in request.body:
+            hold.wait(60)
+            return JUDGED
+        return solve(request)
+
+    server = serve(script)
+    process = launch(server, tmp_path / "r", count, "judge")
+    wait_for(lambda: sum("response_format" in r.body for r in list(server.log)) >= 8)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    hold.set()
+    wait_for(lambda: server.in_flight == 0)
+    generations = sum("response_format" not in r.body for r in server.log)
+    process = launch(server, tmp_path / "r", count, "judge")
+    assert process.communicate(timeout=120)[0].strip() == "finished"
+    asked = [json.dumps(r.body) for r in server.log if "response_format" not in r.body]
+    assert len(asked) == len(set(asked)) == count and generations >= 8
+
+
+def test_an_interrupt_keeps_finished_rows_and_frees_everything(serve, tmp_path):
+    server = serve(lambda r: Reply(solve(r), delay=0.05 if int(pids(r)[0]) < 20 else 30))
+    process = launch(server, tmp_path / "r", 60)
+    wait_for(lambda: server.calls >= 24)
+    wait_for(lambda: (tmp_path / "r" / "rows.jsonl").read_bytes().count(b"\n") >= 16)
+    calls, started = server.calls, time.monotonic()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    took = time.monotonic() - started
+    assert process.returncode != 0 and "KeyboardInterrupt" in err and "finished and safe" in out
+    assert server.calls <= calls + 8 and took < 10  # the delay is 30 s: nothing waited for the calls
+    from cotkit import open_run
+
+    run = open_run(tmp_path / "r")
+    rows = check_books(run, 60)
+    assert len(rows) >= 16 and run.report["stopped"] == "interrupted"
+
+
+COUNT_BYTES = """
+import json, os, pathlib, sys
+import httpx2, openai
+from cotkit import ChatModel, LLMJudge, distill
+from cotkit.chat import CallLedger
+from cotkit.problems import Problem
+
+folder, count, judged = pathlib.Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+
+def answer(request):
+    body = json.loads(request.content)
+    text = judged if "response_format" in body else "words " * 150 + "The answer is \\\\boxed{4}."
+    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+    return httpx2.Response(200, json={"id": "1", "object": "chat.completion", "created": 1, "model": "mock",
+                                      "choices": [choice]})
+
+def written():
+    return int(dict(line.split(": ") for line in open("/proc/self/io").read().splitlines())["wchar"])
+
+wal, close = [], CallLedger.close
+def closing(self):
+    wal.append(os.path.getsize(f"{self.path}-wal"))
+    close(self)
+CallLedger.close = closing
+
+http = httpx2.AsyncClient(transport=httpx2.MockTransport(answer))
+client = openai.AsyncOpenAI(api_key="none", base_url="http://127.0.0.1:9/v1", http_client=http)
+model = ChatModel.from_client(client, "mock")
+items = [Problem(id=f"p{n}", problem=f"Problem {n}: what is 2 + 2?", reference="4") for n in range(count)]
+before = written()
+distill(items, model, LLMJudge(model), run=folder, show="none")
+total = written() - before - wal[0]
+size = sum(path.stat().st_size for path in folder.iterdir())
+print(json.dumps({"written": total, "size": size}))
+"""
+
+
+@pytest.mark.parametrize("count", [100, 1000])
+def test_bytes_written_stay_within_a_tenth_of_the_folders_size(tmp_path, count):
+    """No sockets here, so all the process writes is the run folder (its WAL is counted and taken off)."""
+    command = [sys.executable, "-c", COUNT_BYTES, str(tmp_path / "r"), str(count), JUDGED]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["size"] > count * 2000
+    assert found["written"] <= 1.1 * found["size"], found
