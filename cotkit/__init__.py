@@ -10,10 +10,18 @@ import importlib
 __version__ = "0.1.0"
 
 _PUBLIC = {
-    "cotkit.problems": ["Problem", "ProblemError", "load_problems"],
+    "cotkit.problems": ["Problem", "ProblemError", "load_problems", "problems_frame"],
     "cotkit.chat": ["BudgetExceeded", "ChatModel", "Completion", "ModelError", "load_models", "local_model"],
     "cotkit.verify": ["Verdict", "check_answer", "extract_answer"],
-    "cotkit.judge": ["Dimension", "Judgement", "LLMJudge", "RewardModelJudge", "StepJudge"],
+    "cotkit.judge": [
+        "Dimension",
+        "JudgePanel",
+        "Judgement",
+        "LLMJudge",
+        "RewardModelJudge",
+        "StepJudge",
+        "Thresholds",
+    ],
     "cotkit.runs": ["Run", "open_run"],
     "cotkit.pipelines": ["adistill", "distill", "start_distill"],
     "cotkit.report": ["execute_notebook", "notebook_setup"],

@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cotkit.chat import ChatModel, Completion, ModelError
-from cotkit.judge import LLMJudge, RewardModelJudge
+from cotkit.judge import Judge, LLMJudge, RewardModelJudge
 from cotkit.pipelines import distill
 from cotkit.problems import Problem, problem_from_row
 from cotkit.prompts import load
@@ -79,14 +79,16 @@ class AgentModel:
         return answers
 
 
-class AgentJudge:
+class AgentJudge(Judge):
     """A CAMEL-style evaluate_agent as a judge: scores 0..1 in `msg.parsed`, or JSON in `msg.content`."""
-
-    calls_model, dimension_names = True, DIMENSIONS
 
     def __init__(self, agent: Any):
         self.model = AgentModel(agent)
-        self.name = self.model.name
+        super().__init__(self.model.name, DIMENSIONS)
+
+    @property
+    def models(self) -> list[Any]:
+        return [self.model]
 
     def describe(self) -> dict[str, Any]:
         return {"judge": "agent", **self.model.describe()}

@@ -31,7 +31,7 @@ from cotkit.chat import CallLedger, Completion, ModelError
 from cotkit.judge import Thresholds
 from cotkit.pipelines.leaks import feedback_leaks, trace_leaks
 from cotkit.pipelines.progress import Show
-from cotkit.pipelines.running import RunJob, Work, new_row
+from cotkit.pipelines.running import Misconfigured, RunJob, Work, new_row
 from cotkit.problems import Problem, load_problems
 from cotkit.prompts import Prompt, load_all
 from cotkit.records import Candidate, Row, Stage, Verdict
@@ -255,7 +255,10 @@ class Distiller:
     async def _judge(self, candidate: Candidate, problem: Problem) -> None:
         if self.recipe.judge is not None:
             candidate.judgement = await self.recipe.judge.ajudge(problem, candidate.trace, ledger=self.ledger)
-        candidate.accepted = drop_reason(candidate, self.recipe) is None
+        try:
+            candidate.accepted = drop_reason(candidate, self.recipe) is None
+        except ValueError as error:  # a threshold names a dimension that this reward model does not give
+            raise Misconfigured(str(error)) from error
 
     def _gold(self, problem: Problem) -> str | None:
         if problem.reference is None:
@@ -427,7 +430,11 @@ def _prepare(
         judge=judge,
         improver=improver,
         prompts=load_all(prompts, *PROMPTS),
-        thresholds=Thresholds.parse(score_threshold, judge.dimension_names if judge else None, rule),
+        thresholds=(
+            Thresholds.for_judge(score_threshold, judge, rule)
+            if judge
+            else Thresholds.parse(score_threshold, rule=rule)
+        ),
         num_generations=num_generations,
         max_iterations=max_iterations,
         few_shot=_few_shot(few_shot_examples),
@@ -442,7 +449,7 @@ def _prepare(
     )
     _try_prompts(recipe)
     config = recipe.describe()
-    models = {id(m): m for m in (generator, improver, getattr(judge, "model", None)) if m is not None}
+    models = {id(m): m for m in (generator, improver, *(judge.models if judge else ()))}
     budgets = {"budget_usd": budget_usd, "budget_tokens": budget_tokens, "budget_calls": budget_calls}
     return Work(
         problems,

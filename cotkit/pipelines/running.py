@@ -24,6 +24,10 @@ Solve = Callable[[int, Problem], Awaitable[Row]]
 REPORT_S = 20.0  # report.json is refreshed this often, so that a killed run has one
 
 
+class Misconfigured(ValueError):
+    """An option that only an answer could prove wrong. Ends the run; rows and paid answers are kept."""
+
+
 def new_row(index: int, problem: Problem) -> Row:
     return Row(index=index, **problem.model_dump(exclude={"solution_code"}))
 
@@ -57,6 +61,7 @@ class Work:
             self.folder.__exit__()
             raise
         self.solve = solve(self.ledger)
+        self._error: Misconfigured | None = None
         self.progress = Progress(
             self.folder.path.name, len(problems), self.ledger, self.folder.kept, self.folder.reasons
         )
@@ -80,6 +85,8 @@ class Work:
                         self.folder.append(row)
                         self.progress.add(row)
             stopped = self.progress.stopping
+            if self._error is not None:
+                raise self._error
         except TimeoutError:
             stopped = f"the time limit of {self.time_limit:g} s was reached"
             self.progress.stop(stopped)
@@ -96,6 +103,9 @@ class Work:
             return None
         try:
             return await self.solve(index, problem)
+        except Misconfigured as error:
+            self._error = error
+            self.progress.stop(str(error))
         except BudgetExceeded as error:
             self.progress.stop(str(error))
         except ModelError as error:  # only those that stop a run get this far

@@ -233,6 +233,28 @@ def test_a_reward_function_works_alone(serve, tmp_path):
     assert row.accepted and row.best.judgement.scores == {"overall": 0.9} and server.calls == 1
 
 
+def test_a_threshold_that_a_reward_model_cannot_meet_ends_the_run(serve, tmp_path):
+    server = serve(solve)
+    judge = RewardModelJudge(lambda problem, trace: {"helpfulness": 0.9})
+    with pytest.raises(ValueError, match="helpfulness"):
+        quiet(
+            problems(9),
+            model(server, max_concurrency=2),
+            judge,
+            score_threshold={"helpfullness": 0.5},
+            run=tmp_path / "r",
+        )
+    assert server.calls <= 3 and not (tmp_path / "r" / "rows.jsonl").read_bytes()
+
+
+def test_raw_rewards_have_raw_thresholds(serve, tmp_path):
+    server = serve(solve)
+    judge = RewardModelJudge(lambda problem, trace: 3.5)
+    assert only(quiet([problem(7)], model(server), judge, score_threshold=3, run=tmp_path / "a")).accepted
+    row = only(quiet([problem(7)], model(server), judge, score_threshold=4.0, run=tmp_path / "b"))
+    assert row.drop_reason == "below_threshold"
+
+
 def test_one_bad_row_never_sinks_the_others_and_never_vanishes(serve, tmp_path):
     server = serve(lambda r: Reply(status=400, error="no") if pid(r) == 5 else solve(r))
     run = quiet(problems(20), model(server), run=tmp_path / "r")

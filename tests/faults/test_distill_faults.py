@@ -127,10 +127,11 @@ def launch(server, folder, count, *more):
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def wait_for(condition, seconds=60):
+def wait_for(condition, process=None, seconds=60):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "nothing happened"
+        assert process is None or process.poll() is None, process.communicate()[1]
         time.sleep(0.01)
 
 
@@ -148,7 +149,7 @@ def test_kill_minus_nine_repeats_no_completed_call(serve, tmp_path, at):
 
     server = serve(script)
     process = launch(server, tmp_path / "r", count, "judge")
-    wait_for(lambda: server.calls >= at * 2 * count)
+    wait_for(lambda: server.calls >= at * 2 * count, process)
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
     wait_for(lambda: server.in_flight == 0)
@@ -178,7 +179,7 @@ def test_a_completed_call_is_in_the_cache_before_its_row_is_written(serve, tmp_p
 
     server = serve(script)
     process = launch(server, tmp_path / "r", count, "judge")
-    wait_for(lambda: sum("response_format" in r.body for r in list(server.log)) >= 8)
+    wait_for(lambda: sum("response_format" in r.body for r in list(server.log)) >= 8, process)
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
     hold.set()
@@ -193,8 +194,8 @@ def test_a_completed_call_is_in_the_cache_before_its_row_is_written(serve, tmp_p
 def test_an_interrupt_keeps_finished_rows_and_frees_everything(serve, tmp_path):
     server = serve(lambda r: Reply(solve(r), delay=0.05 if int(pids(r)[0]) < 20 else 30))
     process = launch(server, tmp_path / "r", 60)
-    wait_for(lambda: server.calls >= 24)
-    wait_for(lambda: (tmp_path / "r" / "rows.jsonl").read_bytes().count(b"\n") >= 16)
+    wait_for(lambda: server.calls >= 24, process)
+    wait_for(lambda: (tmp_path / "r" / "rows.jsonl").read_bytes().count(b"\n") >= 16, process)
     calls, started = server.calls, time.monotonic()
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=30)

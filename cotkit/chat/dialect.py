@@ -1,0 +1,128 @@
+"""How one endpoint wants to be asked: the request's body, the cache key, and what its refusals teach.
+
+"OpenAI-compatible" leaves room: some models want `max_completion_tokens`, some take no temperature or seed,
+some no JSON schema, few more than one choice. A 400 that names such a parameter changes the dialect once, for
+all later calls; what was really sent stands in `Completion.params`. The cache key holds what was asked for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from cotkit.chat import structured
+from cotkit.chat.config import OPENAI_HOST, STRUCTURED, EndpointOptions
+from cotkit.chat.errors import Failure
+
+CACHE_VERSION = 1
+DISPENSABLE = ("temperature", "top_p", "seed")  # left out, with a warning, where they are refused
+
+_UNSUPPORTED = re.compile(
+    r"unsupported|(not|n't) (be )?(support|permit|allow)|unrecogni[sz]ed|unknown|unexpected"
+    r"|extra (input|field)|deprecated|instead|only the default",
+    re.I,
+)
+_FORMAT = re.compile(r"response[ _]?format|json[ _]?(schema|object|mode)|structured|grammar|guided", re.I)
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """What is asked: one completion, with its index among the samples of the same prompt."""
+
+    messages: list[dict[str, Any]]
+    sampling: dict[str, Any] = field(default_factory=dict)  # in place of the endpoint's own
+    sample_index: int = 0
+    schema: dict[str, Any] | None = None
+    logprobs: int | None = None  # alternatives a token; 0 = only the token's own
+
+    @property
+    def characters(self) -> int:
+        return sum(len(str(message.get("content", ""))) for message in self.messages)
+
+
+class Dialect:
+    """`takes_n`: whether one request may ask for several choices."""
+
+    def __init__(self, options: EndpointOptions, identity: str, host: str):
+        self._options, self._identity = options, identity
+        self.takes_n = host == OPENAI_HOST if options.supports_n == "auto" else options.supports_n
+        self._mode = STRUCTURED[0] if options.structured == "auto" else options.structured
+        self._refused: set[str] = set()
+
+    def parameters(self, call: Call) -> dict[str, Any]:
+        """The parameters of a call as asked for; the seed moves on with the sample index."""
+        asked = {**self._options.sampling, **call.sampling}
+        asked |= {**(self._options.extra_body or {}), **asked.pop("extra_body", {})}
+        if "seed" in asked:
+            asked["seed"] += call.sample_index
+        if call.logprobs is not None:
+            asked |= {"logprobs": True, "top_logprobs": call.logprobs}
+        return asked
+
+    def key(self, call: Call) -> bytes:
+        """sha256 of whatever changes the answer, and of nothing else (no key, no timeout, no retries)."""
+        asked = {
+            "endpoint": self._identity,
+            "model": self._options.model,
+            "messages": call.messages,
+            "parameters": self.parameters(call),
+            "schema": call.schema,
+            "structured": self._options.structured if call.schema else None,
+            "sample_index": call.sample_index,
+            "version": CACHE_VERSION,
+        }
+        return hashlib.sha256(json.dumps(asked, sort_keys=True, separators=(",", ":")).encode()).digest()
+
+    def body(self, call: Call, n: int = 1) -> dict[str, Any]:
+        """The request."""
+        parameters, messages = self.parameters(call), call.messages
+        for name in self._refused & parameters.keys():
+            value = parameters.pop(name)
+            if name == "max_tokens":
+                parameters["max_completion_tokens"] = value
+        if n > 1:
+            parameters["n"] = n
+        if call.schema is not None:
+            if self._mode != "json_schema":
+                messages = structured.with_schema(messages, call.schema)
+            if (wanted := structured.response_format(call.schema, self._mode)) is not None:
+                parameters["response_format"] = wanted
+        return {"model": self._options.model, "messages": [_sendable(m) for m in messages], **parameters}
+
+    def learn(self, failure: Failure, sent: dict[str, Any]) -> bool:
+        """True when the refusal names something this dialect can do without: ask again, it differs now."""
+        if failure.kind != "bad_request":
+            return False
+        words = f"{failure.param} {failure.message}"
+        if "response_format" in sent and _FORMAT.search(words) and self._options.structured == "auto":
+            simpler = STRUCTURED.index(sent["response_format"]["type"]) + 1
+            self._mode = STRUCTURED[max(simpler, STRUCTURED.index(self._mode))]
+            return True
+        if "n" in sent and (failure.param == "n" or re.search(r"\bn\b", failure.message)):
+            self.takes_n = False
+            return True
+        if not _UNSUPPORTED.search(failure.message):
+            return False
+        for name in ("max_tokens", *DISPENSABLE):
+            named = failure.param == name or re.search(rf"\b{name}\b", failure.message)
+            if name in sent and (named if failure.param in (None, name) else False):
+                if name in DISPENSABLE and name not in self._refused:
+                    log.warning("%s takes no %s: it is not sent any more", self._options.model, name)
+                self._refused.add(name)
+                return True
+        return False
+
+
+def _sendable(message: dict[str, Any]) -> dict[str, Any]:
+    """Lone surrogates cannot be sent as UTF-8: the replacement character stands for them."""
+    content = message.get("content")
+    if not isinstance(content, str) or content.isascii() or not _SURROGATE.search(content):
+        return message
+    return {**message, "content": _SURROGATE.sub("\ufffd", content)}

@@ -1,0 +1,376 @@
+"""One model at one endpoint: its client, its queue, its circuit breaker.
+
+`Endpoint.ask` is one call: it waits for its turn, sends, retries what passes by itself, waits out 429s,
+learns which parameters are refused, and records every request in the ledger. It gives completions, or raises
+the Failure that ended it; which endpoint is asked next is decided in `cotkit.chat.model`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import random
+import threading
+import time
+import urllib.parse
+import weakref
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pydantic
+
+from cotkit.chat.breaker import Breaker
+from cotkit.chat.config import OPENAI_HOST, EndpointOptions, checked_url, read_key
+from cotkit.chat.dialect import Call, Dialect
+from cotkit.chat.errors import DOWN, TRANSIENT, Failure, classify, scrub
+from cotkit.chat.ledger import CallLedger
+from cotkit.chat.limiter import Clock, Limiter
+from cotkit.chat.prices import Price, price_of
+from cotkit.chat.replies import Reply, counts_one_choice, read_completion
+from cotkit.chat.tally import Amount
+from cotkit.records import Attempt, Completion, Usage
+
+BACKOFF_S, LONGEST_BACKOFF_S = 0.5, 30.0
+LONGEST_RETRY_AFTER_S = 120.0
+COOL_DOWN_S, LONGEST_COOL_DOWN_S = 1.0, 60.0  # after a 429 that does not say how long
+EMPTY_RETRIES = 2  # three empty answers to one prompt are no accident
+CONNECT_S = 20.0
+KEEP_ALIVE_S = 4.0  # common servers close idle connections after 5 s; a request must not meet that
+CHARACTERS_PER_TOKEN = 4  # only for what budgets expect; English prose, OpenAI's rule of thumb
+GUESSED_ANSWER_TOKENS = 500
+ENGINE_THREAD = "cotkit-loop"  # the thread of `cotkit.aio`
+TRANSPORTS = {"aiohttp", "httpx", "httpx2", "httpcore", "httpcore2", "anyio"}
+
+_callers = itertools.count()
+
+
+class Endpoint:
+    """See the top of this file. Used in the engine's loop only, except for `stats`."""
+
+    def __init__(self, options: EndpointOptions, client: Any = None, clock: Clock | None = None):
+        self.options = options
+        self.base_url = checked_url(options.base_url)
+        parts = urllib.parse.urlsplit(self.base_url)
+        self.host = parts.hostname or ""
+        self.label = options.endpoint_name or parts.netloc
+        self.identity = options.endpoint_name or parts.netloc + parts.path
+        self._clock = clock or Clock()
+        self.limiter = Limiter(options.max_concurrency, options.max_requests_per_minute, self._clock)
+        self.breaker = Breaker(self._clock)
+        self.dialect = Dialect(options, self.identity, self.host)
+        self.retries = self.rate_limited = 0
+        self._limited_since: float | None = None
+        self._client, self._given = client, client is not None
+        self._closer: weakref.finalize | None = None
+        key = client.api_key if self._given else read_key(options.api_key_env, self.base_url)
+        self._key = pydantic.SecretStr(key if isinstance(key, str) else "")
+        self._prices: list[Price | None] = []  # empty until looked up: the table takes a second to load
+
+    @property
+    def price(self) -> Price | None:
+        if not self._prices:
+            self._prices.append(price_of(self.options.model, self.base_url, self.options.price))
+        return self._prices[0]
+
+    def stats(self) -> dict[str, Any]:
+        return {
+            "model": self.options.model,
+            "in_flight": self.limiter.in_flight,
+            "waiting": self.limiter.waiting,
+            "limit": self.limiter.limit,
+            "rate_limited": self.rate_limited,
+            "retries": self.retries,
+            "left_alone": self.breaker.reason or None,
+        }
+
+    async def ask(
+        self,
+        calls: Sequence[Call],
+        *,
+        others: Sequence[Endpoint] = (),
+        attempts: list[Attempt],
+        ledger: CallLedger | None,
+        role: str,
+    ) -> list[Completion | None]:
+        """The completions of `calls` (one prompt, consecutive samples), None where one has to be asked alone.
+
+        others: the endpoints that could be asked instead. attempts: failed requests are appended to it.
+        """
+        caller, retries, empties, again = next(_callers), 0, 0, False
+        while True:
+            alone = not any(other.breaker.admits() for other in others)
+            if not self.breaker.admits(alone):
+                raise Failure("circuit_open", self.breaker.reason)
+            ticket = await self.limiter.acquire(first=again)
+            if ticket is None:  # the breaker opened meanwhile
+                continue
+            again, failure, answered = True, None, False
+            body = self.dialect.body(calls[0], len(calls) if self.dialect.takes_n else 1)
+            try:
+                with self.breaker.passage(alone) as admitted:
+                    if not admitted:
+                        continue
+                    try:
+                        completions = await self._once(body, calls, attempts, ledger, role)
+                        answered = True
+                        return completions
+                    except Failure as error:
+                        failure = error
+                        self._take_in(failure, caller)
+            finally:
+                limited = failure is not None and failure.kind == "rate_limit"
+                self.limiter.release(ticket, clean=answered, limited=limited)
+            attempts.append(
+                Attempt(
+                    endpoint=self.label, model=self.options.model, kind=failure.kind, message=failure.message
+                )
+            )
+            if failure.kind == "rate_limit" or self.dialect.learn(failure, body):
+                continue
+            elsewhere = self.breaker.kind is not None and any(o.breaker.admits() for o in others)
+            passing = failure.kind in TRANSIENT and not elsewhere
+            passing |= failure.kind == "empty" and empties < EMPTY_RETRIES
+            if not passing or retries >= self.options.max_retries:
+                raise failure
+            empties += failure.kind == "empty"
+            retries += 1
+            self.retries += 1
+            await self._clock.sleep(_backoff(retries, failure))
+
+    def _take_in(self, failure: Failure, caller: int) -> None:
+        """What one failed request means for everyone who uses this endpoint."""
+        opened = False
+        if failure.kind == "rate_limit":
+            opened = self._rate_limited(failure)
+        elif failure.kind in DOWN:
+            opened = self.breaker.open(failure, hard=True)
+        elif failure.kind in TRANSIENT:
+            opened = self.breaker.failed(failure, caller)
+        else:
+            self._works()
+        if opened:
+            self.limiter.send_away()
+
+    def _rate_limited(self, failure: Failure) -> bool:
+        self.rate_limited += 1
+        now = self._clock.now()
+        if self._limited_since is None:
+            self._limited_since = now
+        limited_for = now - self._limited_since
+        if limited_for >= self.options.rate_limit_patience:
+            reason = f"nothing but 429 for {limited_for:.0f} s (rate_limit_patience); last: {failure.message}"
+            return self.breaker.open(Failure("rate_limit", reason), hard=True)
+        wait = failure.retry_after
+        if wait is None:  # as long again as it lasts already, so it doubles
+            wait = random.uniform(0.5, 1) * min(max(limited_for, COOL_DOWN_S), LONGEST_COOL_DOWN_S)
+        self.limiter.park(min(wait, LONGEST_RETRY_AFTER_S))
+        return False
+
+    def _works(self) -> None:
+        self.breaker.succeeded()
+        self._limited_since = None
+
+    async def _once(
+        self,
+        body: dict[str, Any],
+        calls: Sequence[Call],
+        attempts: list[Attempt],
+        ledger: CallLedger | None,
+        role: str,
+    ) -> list[Completion | None]:
+        """One request, recorded however it ends."""
+        client = self._client or self._open()
+        prompt = calls[0].characters // CHARACTERS_PER_TOKEN
+        answer = body.get("max_tokens") or body.get("max_completion_tokens") or GUESSED_ANSWER_TOKENS
+        place = contextlib.nullcontext()
+        if ledger is not None:
+            place = ledger.reserved(role, self._guess(prompt, answer * body.get("n", 1)))
+        async with place:
+            started = time.monotonic()
+            try:
+                reply = read_completion(await self._post(client, body))
+            except Failure as failure:
+                failure.message = scrub(failure.message, self._secrets())
+                self._record(ledger, role, failure.kind, Usage(), self._guess(prompt, 0), started)
+                raise
+            usage = self._usage(reply)
+            written = sum(len(a.text) + len(a.reasoning or "") for a in reply.answers)
+            guess = self._guess(prompt, written // CHARACTERS_PER_TOKEN)
+            problem = reply.answers[0].problem if len(calls) == 1 else None
+            if problem is not None:
+                self._record(ledger, role, problem, usage, guess, started)
+                raise Failure(problem, scrub(reply.answers[0].detail, self._secrets()))
+            latency = time.monotonic() - started
+            completions = self._completions(body, calls, attempts, reply, usage, latency)
+            self._record(ledger, role, None, usage, guess, started, zip(calls, completions, strict=True))
+        self._works()
+        if len(reply.answers) < body.get("n", 1):
+            self.dialect.takes_n = False
+        return completions
+
+    def _record(
+        self,
+        ledger: CallLedger | None,
+        role: str,
+        kind: str | None,
+        usage: Usage,
+        guess: Amount,
+        started: float,
+        answered: Iterable[tuple[Call, Completion | None]] = (),
+    ) -> None:
+        if ledger is not None:
+            ledger.record(
+                role=role,
+                endpoint=self.label,
+                model=self.options.model,
+                kind=kind,
+                usage=usage,
+                seconds=time.monotonic() - started,
+                guess=guess,
+                answers=[(self.dialect.key(call), completion) for call, completion in answered if completion],
+            )
+
+    def _completions(
+        self,
+        body: dict[str, Any],
+        calls: Sequence[Call],
+        attempts: list[Attempt],
+        reply: Reply,
+        usage: Usage,
+        latency: float,
+    ) -> list[Completion | None]:
+        """One for each call. The usage of a request with several choices stands at the first of them."""
+        params = {name: value for name, value in body.items() if name not in ("model", "messages")}
+        if "response_format" in params:
+            params["response_format"] = params["response_format"]["type"]
+        completions: list[Completion | None] = []
+        for call, answer in itertools.zip_longest(calls, reply.answers[: len(calls)]):
+            if answer is None or answer.problem:
+                completions.append(None)
+                continue
+            completions.append(
+                Completion(
+                    text=answer.text,
+                    reasoning=answer.reasoning,
+                    finish_reason=answer.finish_reason,
+                    truncated=answer.truncated,
+                    model=self.options.model,
+                    served_model=reply.served_model,
+                    endpoint=self.label,
+                    params=params,
+                    seed=body.get("seed"),
+                    sample_index=call.sample_index,
+                    attempts=list(attempts),
+                    usage=usage,
+                    latency_s=round(latency, 4),
+                    logprobs=answer.logprobs,
+                )
+            )
+            usage = Usage()
+        return completions
+
+    def _usage(self, reply: Reply) -> Usage:
+        prompt, completion = reply.prompt_tokens, reply.completion_tokens
+        if counts_one_choice(reply):
+            completion = None
+        cost = self.price(prompt, completion, reply.cached_tokens) if self.price else None
+        return Usage(prompt_tokens=prompt, completion_tokens=completion, cost_usd=cost)
+
+    def _guess(self, prompt: int, completion: int) -> Amount:
+        cost = self.price(prompt, completion, 0) if self.price else None
+        return Amount(1, prompt + completion, cost or 0.0)
+
+    async def _post(self, client: Any, body: dict[str, Any]) -> Any:
+        """The decoded body of the answer. Raises Failure; the timeout runs from here."""
+        try:
+            async with asyncio.timeout(self.options.timeout):
+                return await client.post(
+                    "/chat/completions", cast_to=object, body=body, options={"max_retries": 0}
+                )
+        except Exception as error:
+            failure = self._failure_of(error)
+            if failure is None:
+                raise
+        raise failure  # outside of `except`: a traceback must not show the client's own error, key and all
+
+    def _failure_of(self, error: Exception) -> Failure | None:
+        """What went wrong, None for a bug of ours."""
+        import openai
+
+        if isinstance(error, openai.APIStatusError):
+            return classify(error.status_code, error.response.headers, error.body)
+        if isinstance(error, (json.JSONDecodeError, UnicodeDecodeError)):
+            return Failure("malformed", f"the body is not JSON: {error}")
+        if isinstance(error, TimeoutError):
+            return Failure("timeout", f"no answer within {self.options.timeout:g} s (the option timeout)")
+        if isinstance(error, openai.APIConnectionError) or _package(error) in TRANSPORTS:
+            return _connection_failure(error)
+        return None
+
+    def _secrets(self) -> tuple[str, ...]:
+        key = self._key.get_secret_value()
+        return (key,) if len(key) >= 4 else ()
+
+    def _open(self) -> Any:
+        """The endpoint's one client, made in the loop that uses it."""
+        import openai
+
+        _ = self.price  # loads the table now, not after the first answer
+        places = 2 * self.options.max_concurrency  # our queue is the limit, never the pool
+        limits = type(openai.DEFAULT_CONNECTION_LIMITS)(
+            max_connections=places, max_keepalive_connections=places, keepalive_expiry=KEEP_ALIVE_S
+        )
+        timeout = openai.Timeout(None, connect=CONNECT_S)
+        client = openai.AsyncOpenAI(
+            api_key=self._key.get_secret_value() or "none",
+            base_url=self.base_url,
+            max_retries=0,
+            timeout=timeout,
+            http_client=openai.DefaultAioHttpClient(limits=limits, timeout=timeout),
+        )
+        if self.host != OPENAI_HOST:
+            client.organization = client.project = None  # from OPENAI_ORG_ID: nobody else's business
+        self._client = client
+        self._closer = weakref.finalize(self, _close, client, asyncio.get_running_loop())
+        return client
+
+    async def aclose(self) -> None:
+        """Closes the connections; a later call opens them again. A client from outside is left open."""
+        if self._given or self._client is None:
+            return
+        client, self._client = self._client, None
+        self._closer.detach()
+        await client.close()
+
+
+def _backoff(retry: int, failure: Failure) -> float:
+    """Full jitter (Brooker, "Exponential Backoff And Jitter", 2015); not before the endpoint wants it."""
+    jittered = random.uniform(0, min(LONGEST_BACKOFF_S, BACKOFF_S * 2 ** (retry - 1)))
+    return max(jittered, min(failure.retry_after or 0.0, LONGEST_RETRY_AFTER_S))
+
+
+def _connection_failure(error: BaseException) -> Failure:
+    """The transports map a dropped connection to a timeout: the innermost error says what it was."""
+    chain = [error]
+    while chain[-1].__cause__ is not None:
+        chain.append(chain[-1].__cause__)
+    ours = [e for e in chain if _package(e) == "aiohttp"]
+    timed_out = isinstance(ours[0], TimeoutError) if ours else "Timeout" in type(error).__name__
+    inner = ours[0] if ours else chain[-1]
+    return Failure("timeout" if timed_out else "connection", f"{type(inner).__name__}: {inner}")
+
+
+def _package(error: BaseException) -> str:
+    return type(error).__module__.partition(".")[0]
+
+
+def _close(client: Any, loop: asyncio.AbstractEventLoop) -> None:
+    """Closes the client of an endpoint that is garbage, or of a program that ends, without a warning."""
+    if loop.is_closed() or not loop.is_running():
+        return
+    closing = asyncio.run_coroutine_threadsafe(client.close(), loop)
+    with contextlib.suppress(Exception):
+        if threading.current_thread().name != ENGINE_THREAD:
+            closing.result(1.0)

@@ -1,0 +1,195 @@
+"""Reading a chat completion: the answer, the reasoning apart from it, usage; what is no answer at all.
+
+Pure functions over the decoded JSON body. Servers differ in where they put the chain of thought:
+`reasoning_content` (DeepSeek, vLLM), `reasoning` (OpenRouter, Groq), `reasoning_details` (OpenRouter), parts
+of a content list (Mistral), or `<think>` in the text (llama.cpp, Ollama, plain vLLM).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cotkit.chat.errors import Failure, classify
+
+_CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
+_TAG = re.compile(r"</?think>")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One choice of a chat completion. `problem` is "empty" or "refusal" where it is no answer."""
+
+    text: str
+    reasoning: str | None = None
+    finish_reason: str | None = None
+    truncated: bool = False
+    logprobs: list[dict[str, Any]] | None = None
+    problem: str | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What one request brought. Token counts are None where the endpoint does not say."""
+
+    answers: list[Answer]
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cached_tokens: int = 0  # of the prompt, cheaper at some endpoints
+    served_model: str | None = None
+
+
+def read_completion(body: Any) -> Reply:
+    """The Reply in a decoded body. Raises Failure ("malformed", or what an error inside a 200 says)."""
+    if not isinstance(body, Mapping):
+        raise Failure("malformed", f"the body is no chat completion: {str(body)[:200]!r}")
+    choices = body.get("choices")
+    if not isinstance(choices, list) or not choices:
+        if body.get("error"):
+            raise _error_in_body(body["error"])
+        raise Failure("malformed", f"a chat completion without choices; it has {sorted(map(str, body))}")
+    usage = body.get("usage") if isinstance(body.get("usage"), Mapping) else {}
+    thought = _details(usage, "completion_tokens_details").get("reasoning_tokens")
+    served = body.get("model")
+    return Reply(
+        answers=[_read_choice(choice, bool(thought)) for choice in choices],
+        prompt_tokens=_count(usage.get("prompt_tokens")),
+        completion_tokens=_count(usage.get("completion_tokens")),
+        cached_tokens=_count(_details(usage, "prompt_tokens_details").get("cached_tokens")) or 0,
+        served_model=served if isinstance(served, str) else None,
+    )
+
+
+def _error_in_body(error: Any) -> Failure:
+    """Some gateways answer 200 and put the upstream error, with its status, into the body."""
+    code = error.get("code") if isinstance(error, Mapping) else None
+    status = int(code) if str(code).isdigit() and 400 <= int(code) < 600 else 502
+    return classify(status, {}, {"error": error})
+
+
+def _details(usage: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    details = usage.get(name)
+    return details if isinstance(details, Mapping) else {}
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _read_choice(choice: Any, thought_in_secret: bool) -> Answer:
+    message = choice.get("message") if isinstance(choice, Mapping) else None
+    if not isinstance(message, Mapping):
+        raise Failure("malformed", "a choice without a message")
+    if choice.get("error"):
+        raise _error_in_body(choice["error"])
+    finish_reason = choice.get("finish_reason")
+    text, inline = _content(message.get("content"))
+    reasoning = _reasoning_field(message)
+    reasoning = inline if reasoning is None else reasoning
+    unclosed = False
+    if not reasoning:
+        text, thought, unclosed = split_think(text)
+        reasoning = thought if thought is not None else reasoning
+    cut = finish_reason == "length"
+    problem, detail = None, ""
+    if message.get("refusal") or finish_reason == "content_filter":
+        problem, detail = "refusal", str(message.get("refusal") or "stopped by a content filter")
+    elif not text.strip():
+        text = ""
+        if not unclosed and not (cut and (reasoning or thought_in_secret)):
+            problem = "empty"
+            detail = "reasoning without an answer" if reasoning else "an answer without content"
+    logprobs = choice.get("logprobs")
+    return Answer(
+        text=text,
+        reasoning=reasoning,
+        finish_reason=finish_reason if isinstance(finish_reason, str) else None,
+        truncated=cut or unclosed,
+        logprobs=logprobs.get("content") if isinstance(logprobs, Mapping) else None,
+        problem=problem,
+        detail=detail,
+    )
+
+
+def _content(content: Any) -> tuple[str, str | None]:
+    """(text, reasoning) of a message's content: a string, None, or a list of parts."""
+    if isinstance(content, str):
+        return content, None
+    if not isinstance(content, list):
+        return "", None
+    parts = [part for part in content if isinstance(part, Mapping)]
+    thinking = [part for part in parts if part.get("type") in ("thinking", "reasoning")]
+    text = "".join(part["text"] for part in parts if part not in thinking and _is_text(part.get("text")))
+    return text, _joined([part.get("thinking", part) for part in thinking]) if thinking else None
+
+
+def _reasoning_field(message: Mapping[str, Any]) -> str | None:
+    """The first reasoning field that is there; "" (the model gave an empty one) differs from None."""
+    found = None
+    for name in ("reasoning_content", "reasoning", "reasoning_details"):
+        value = message.get(name)
+        text = value if _is_text(value) else _joined(value) if isinstance(value, list) else None
+        if text:
+            return text
+        found = text if found is None else found
+    return found
+
+
+def _joined(parts: list[Any]) -> str:
+    """The words in a list of reasoning parts; encrypted parts hold none."""
+    words = []
+    for part in parts:
+        if isinstance(part, list):
+            words.append(_joined(part))
+        elif isinstance(part, Mapping):
+            words.append(next((part[k] for k in ("text", "summary") if _is_text(part.get(k))), ""))
+        elif _is_text(part):
+            words.append(part)
+    return "".join(words)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def split_think(text: str) -> tuple[str, str | None, bool]:
+    """(answer, reasoning, unclosed) of a text that may hold `<think>`; reasoning None = it holds none.
+
+    A text that opens with `<think>` is reasoning up to the tag that closes it. A closing tag without an
+    opening one (the opening tag was part of the prompt): everything before it is reasoning. Tags in code, and
+    tags later in the text, are words.
+    """
+    if "think>" not in text:
+        return text, None, False
+    code = [match.span() for match in _CODE.finditer(text)]
+    tags = list(_TAG.finditer(text))
+    plain = [tag for tag in tags if not any(a <= tag.start() < b for a, b in code)]
+    if not text.lstrip().startswith("<think>"):
+        if plain and plain[0][0] == "</think>":
+            return text[plain[0].end() :].lstrip(), text[: plain[0].start()].strip(), False
+        return text, None, False
+    start = tags[0].end()
+    close = _closing(plain) or next((tag for tag in reversed(tags) if tag[0] == "</think>"), None)
+    if close is None:
+        return "", text[start:].strip(), True
+    return text[close.end() :].lstrip(), text[start : close.start()].strip(), False
+
+
+def _closing(tags: list[re.Match[str]]) -> re.Match[str] | None:
+    """The tag that closes the first one, inner pairs skipped; None when they do not pair up."""
+    depth = 0
+    for tag in tags:
+        depth += 1 if tag[0] == "<think>" else -1
+        if depth == 0:
+            return tag
+    return None
+
+
+def counts_one_choice(reply: Reply) -> bool:
+    """True when `completion_tokens` of several choices is fewer than their words: it counts one only."""
+    words = sum(len(f"{answer.reasoning or ''} {answer.text}".split()) for answer in reply.answers)
+    counted = reply.completion_tokens
+    return len(reply.answers) > 1 and counted is not None and counted < words

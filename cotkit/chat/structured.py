@@ -1,0 +1,262 @@
+"""Objects out of a model's words: find the JSON, mend its LaTeX, validate it.
+
+A model asked for JSON writes `\\frac` where JSON wants `\\\\frac`. Some of those are legal escapes of
+something else: `\\f` is a form feed, `\\t` a tab, `\\n` a new line. So escapes are mended before the JSON is
+parsed, by what follows the backslash (`_kept`), and never afterwards. Nothing is guessed beyond that and a
+trailing comma: text without exactly one object that fits is a ParseError, which a re-ask can quote.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pydantic
+
+STARTS_TRIED = 200  # opening brackets of prose looked at before giving up
+
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_TRAILING_COMMA = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])', re.DOTALL)
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|[A-Za-z]+|.)", re.DOTALL)
+_NUMBER = re.compile(r"\s*[-+]?\d+(\.\d+)?([eE][-+]?\d+)?\s*")
+
+# LaTeX commands that begin like a JSON escape; `\b` and `\f` before a letter are always LaTeX.
+_LATEX = re.compile(
+    r"n(abla|atural|earrow|eq|ewcommand|ewline|geq|leq|oindent|onumber|ot|otin|parallel|subseteq|warrow)"
+    r"|r(angle|brace|brack|ceil|floor|ho|ight|ightarrow|ightharpoonup|ightleftharpoons|m|oot|vert)"
+    r"|t(ag|an|anh|au|binom|ext[a-z]*|frac|heta|herefore|ilde|imes|iny|o|op|riangle|riangleq)"
+)
+_LATEX_OR_NEW_LINE = {"ne", "neg", "nexists", "ni", "nless", "nmid", "nu"}  # or a new line and a "u"
+_SENTENCE_END = ".:;,!?)\n"
+
+
+class ParseError(ValueError):
+    """No object that fits; the message says why, in words a model can act on."""
+
+
+def json_schema(schema: type[pydantic.BaseModel] | Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON schema of a pydantic model class, or of a JSON schema that is one already."""
+    if isinstance(schema, Mapping):
+        _validator(json.dumps(schema))  # a wrong one is refused here, before anything is asked
+        return dict(schema)
+    if isinstance(schema, type) and issubclass(schema, pydantic.BaseModel):
+        return _schema_of_class(schema)
+    raise TypeError(f"schema must be a pydantic model class or a JSON schema (dict), got {schema!r}")
+
+
+@functools.lru_cache(maxsize=64)
+def _schema_of_class(schema: type[pydantic.BaseModel]) -> dict[str, Any]:
+    return schema.model_json_schema()
+
+
+def response_format(schema: dict[str, Any], mode: str) -> dict[str, Any] | None:
+    """The request's `response_format`; None in mode "prompt"."""
+    if mode == "json_object":
+        return {"type": "json_object"}
+    if mode == "json_schema":
+        name = re.sub(r"[^A-Za-z0-9_-]", "_", str(schema.get("title", "answer")))[:64]
+        return {"type": "json_schema", "json_schema": {"name": name, "schema": schema, **_strictness(schema)}}
+    return None
+
+
+def _strictness(schema: Any) -> dict[str, bool]:
+    """{"strict": True} where the schema allows it (every object closed, every property required)."""
+    return {"strict": True} if _is_strict(schema) else {}
+
+
+def _is_strict(schema: Any) -> bool:
+    if isinstance(schema, list):
+        return all(_is_strict(item) for item in schema)
+    if not isinstance(schema, Mapping):
+        return True
+    if "properties" in schema and (
+        schema.get("additionalProperties") is not False
+        or set(schema.get("required", ())) != set(schema["properties"])
+    ):
+        return False
+    return all(_is_strict(value) for value in schema.values())
+
+
+def with_schema(messages: list[dict], schema: dict[str, Any]) -> list[dict]:
+    """The messages with the schema said in words, for endpoints that cannot be told otherwise."""
+    note = f"Answer with one JSON object that fits this JSON schema, and nothing else:\n{json.dumps(schema)}"
+    last = messages[-1]
+    if last.get("role") == "user" and isinstance(last.get("content"), str):
+        return [*messages[:-1], {**last, "content": f"{last['content']}\n\n{note}"}]
+    return [*messages, {"role": "user", "content": note}]
+
+
+def ask_again(messages: list[dict], text: str, error: ParseError, schema: dict[str, Any]) -> list[dict]:
+    """The follow-up that quotes what was wrong with the answer `text`."""
+    complaint = (
+        f"That answer could not be used: {error}\nAnswer again with one JSON object that fits this JSON "
+        f"schema, and nothing else (write each backslash in a string as \\\\):\n{json.dumps(schema)}"
+    )
+    return [*messages, {"role": "assistant", "content": text}, {"role": "user", "content": complaint}]
+
+
+def parse_object(text: str, schema: type[pydantic.BaseModel] | Mapping[str, Any]) -> Any:
+    """The one object in `text` that fits `schema`: an instance of the class, or plain JSON for a dict.
+
+    Prose and fences around it, a trailing comma, numbers as strings, raw LaTeX in strings are accepted.
+    Raises ParseError when nothing fits, or when different objects do.
+    """
+    as_json = json_schema(schema)
+    opening = "{[" if as_json.get("type") == "array" else "{"
+    fitting, complaint = [], None
+    for snippet in _snippets(text, opening):
+        try:
+            value = _validated(_loads(snippet), schema, as_json)
+        except ParseError as error:
+            complaint = error
+            continue
+        if value not in fitting:
+            fitting.append(value)
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        raise ParseError(f"it holds {len(fitting)} different JSON objects that fit; one is wanted")
+    if complaint is None:
+        cut = any(bracket in text for bracket in opening)
+        complaint = ParseError("its JSON object does not end" if cut else "it holds no JSON object")
+    raise complaint
+
+
+def _snippets(text: str, opening: str) -> Iterator[str]:
+    """The outermost bracketed parts of the text, quoted brackets skipped."""
+    position, tried = 0, 0
+    while tried < STARTS_TRIED and (start := _next(text, opening, position)) >= 0:
+        tried += 1
+        end = _end_of(text, start)
+        if end is not None:
+            yield text[start:end]
+        position = start + 1 if end is None else end
+
+
+def _next(text: str, opening: str, position: int) -> int:
+    return min((i for i in (text.find(bracket, position) for bracket in opening) if i >= 0), default=-1)
+
+
+_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
+
+
+def _end_of(text: str, start: int) -> int | None:
+    depth = 0
+    for match in _BRACKET.finditer(text, start):
+        if match[0] in "{[":
+            depth += 1
+        elif match[0] in "}]":
+            depth -= 1
+            if depth == 0:
+                return match.end()
+    return None
+
+
+def _loads(snippet: str) -> Any:
+    try:
+        return json.loads(mend(snippet), strict=False, parse_constant=_no_constant)
+    except RecursionError:
+        raise ParseError("its JSON is nested too deeply") from None
+    except ValueError as error:
+        raise ParseError(f"its JSON cannot be read: {error}") from None
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def mend(snippet: str) -> str:
+    """JSON as the model meant it: backslashes of LaTeX doubled, trailing commas dropped."""
+    snippet = _TRAILING_COMMA.sub(lambda match: match[1] or "", snippet)
+    if "\\" not in snippet:
+        return snippet
+    escapes, latex = _habits(snippet)
+    doubles = latex and not escapes
+
+    def in_string(string: re.Match[str]) -> str:
+        return _ESCAPE.sub(lambda escape: _kept(escape, escapes, latex, doubles), string[0])
+
+    return _STRING.sub(in_string, snippet)
+
+
+def _habits(snippet: str) -> tuple[bool, bool]:
+    r"""How this writer writes backslashes: (`\\frac`, properly), (`\frac`, raw); both can be true."""
+    escapes = latex = False
+    for match in _ESCAPE.finditer(snippet):
+        if match[1] == "\\":
+            escapes |= bool(re.match(r"[A-Za-z(\[]", snippet[match.end() : match.end() + 1]))
+        else:
+            latex |= _is_latex(match[1])
+    return escapes, latex
+
+
+def _is_latex(escaped: str) -> bool:
+    """Whether what follows a backslash is surely a LaTeX command, not a JSON escape."""
+    if escaped[0] in "bf":
+        return len(escaped) > 1
+    if escaped[0] in "nrt":
+        return bool(_LATEX.fullmatch(escaped))
+    if escaped[0] == "u":
+        return not re.fullmatch(r"u[0-9a-fA-F]{4}", escaped)
+    return escaped not in ('"', "\\", "/")
+
+
+def _kept(escape: re.Match[str], escapes: bool, latex: bool, doubles: bool) -> str:
+    """The escape as JSON should have it: doubled where the backslash is LaTeX's."""
+    word = escape[1]
+    if word == "\\" and doubles:  # a writer of raw LaTeX: `\\` before a space ends a row of a matrix
+        after = escape.string[escape.end() : escape.end() + 1]
+        return "\\\\\\\\" if after.isspace() else escape[0]
+    if _is_latex(word) or (word in _LATEX_OR_NEW_LINE and _means_latex(escape, escapes, latex)):
+        return "\\" + escape[0]
+    return escape[0]
+
+
+def _means_latex(escape: re.Match[str], escapes: bool, latex: bool) -> bool:
+    r"""For `\nu` and the like: LaTeX, unless this writer escapes properly, or a sentence ends before it."""
+    if escapes:
+        return False
+    before = escape.string[: escape.start()]
+    return latex or not (before.endswith("\\n") or before[-1:] in _SENTENCE_END)
+
+
+def _validated(value: Any, schema: type[pydantic.BaseModel] | Mapping[str, Any], as_json: dict) -> Any:
+    if not isinstance(schema, Mapping):
+        try:
+            return schema.model_validate(value)
+        except pydantic.ValidationError as error:
+            said = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()[:5])
+            raise ParseError("; ".join(said)) from None
+    value = _with_numbers(value, as_json)
+    try:
+        return _validator(json.dumps(as_json))(value)
+    except ValueError as error:
+        raise ParseError(str(error).replace("data.", "", 1)[:400]) from None
+
+
+@functools.lru_cache(maxsize=64)
+def _validator(schema: str) -> Callable[[Any], Any]:
+    import fastjsonschema
+
+    try:
+        return fastjsonschema.compile(json.loads(schema), use_default=False, use_formats=False)
+    except fastjsonschema.JsonSchemaDefinitionException as error:
+        raise TypeError(f"schema is no JSON schema: {error}") from None
+
+
+def _with_numbers(value: Any, schema: Any) -> Any:
+    """The value with numbers written as strings read as numbers, where the schema wants numbers."""
+    if not isinstance(schema, Mapping):
+        return value
+    if isinstance(value, dict):
+        inner = schema.get("properties", {})
+        return {key: _with_numbers(item, inner.get(key)) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_with_numbers(item, schema.get("items")) for item in value]
+    if isinstance(value, str) and schema.get("type") in ("integer", "number") and _NUMBER.fullmatch(value):
+        number = float(value)
+        return int(number) if schema["type"] == "integer" and number.is_integer() else number
+    return value

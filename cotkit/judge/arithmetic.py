@@ -1,0 +1,362 @@
+"""Reading arithmetic in prose: `3 boxes × 6 pens` is 18, exactly, without `eval`.
+
+`tokens(line)` cuts a plain line into numbers, operators, words and breaks. `Reader(tokens).runs()` finds
+the longest runs that are expressions; words behind a number are its unit. `evaluate(node)` computes a run
+with fractions. What cannot be read (a variable, a function, a number past the bounds) ends the run or has
+no value: nothing is guessed, and every step is bounded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Literal
+
+MAX_DIGITS, MAX_POWER, MAX_BITS = 40, 64, 4096
+MAX_DEPTH, MAX_TERMS, MAX_UNIT_WORDS = 30, 150, 8
+
+Percent = Literal["share", "plain", "change"]  # 20 % is 0.2; is 20; in `50 + 20%` is 20 % of the 50
+
+_TOKEN = re.compile(
+    r"""(?P<space>[\s°"'’“”]+)
+    |(?P<clock>\d+(?::\d+)+ | \d+(?:\.\d+){2,})
+    |(?P<ordinal>\d+(?:st|nd|rd|th|ths|rds)\b)
+    |(?P<mixed>\d{1,4}[ ]\d{1,3}/\d{1,3}(?![\d/.]))
+    |(?P<num>(?:(?<=[$€£])\d{1,3}(?:[ ]\d{3})+(?!\d)
+            | (?:\d{1,3}(?:,\d{3})+ | \d{1,2}(?:,\d\d)+,\d{3})(?!\d)
+            | \d+)(?:\.\d+)?(?:[eE][-+]?\d{1,3}\b)?
+            | \.\d+)
+    |(?P<vulgar>[½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞])
+    |(?P<raised>[²³])
+    |(?P<by>(?<=\d)[xX](?=[ ]?[\d.($€£]) | multiplied[ ]by\b)
+    |(?P<over>divided[ ]by\b)
+    |(?P<hyphen>(?<=\d)-(?=[^\W\d_]))
+    |(?P<unequal>[!<>+\-*/:=~]=+>? | =[><=]+ | ->|<-|<=>)
+    |(?P<op>\*\*|[-+*/^−–×✕·⋅∙∗÷∕])
+    |(?P<eq>[=≈])
+    |(?P<open>[(\[])|(?P<close>[)\]])|(?P<percent>%)|(?P<currency>[$€£¥₹])
+    |(?P<word>[^\W\d_](?:[\w'’]|-(?=[^\W\d_]))*(?:\^\(?-?\d\)?)?[²³]?)
+    |(?P<break>.)""",
+    re.VERBOSE | re.DOTALL,
+)
+_SIGNS = {"−": "-", "–": "-", "×": "*", "✕": "*", "·": "*", "⋅": "*", "∙": "*", "∗": "*", "÷": "/",
+          "∕": "/", "**": "^"}  # fmt: skip
+_VULGAR = {"½": (1, 2), "⅓": (1, 3), "⅔": (2, 3), "¼": (1, 4), "¾": (3, 4), "⅕": (1, 5), "⅖": (2, 5),
+           "⅗": (3, 5), "⅘": (4, 5), "⅙": (1, 6), "⅚": (5, 6), "⅛": (1, 8), "⅜": (3, 8), "⅝": (5, 8),
+           "⅞": (7, 8)}  # fmt: skip
+# Words that begin a new thought: a number before them is no part of what follows.
+CLAUSE = {"and", "then", "so", "which", "where", "let", "if", "with", "because", "while", "but", "or", "thus",
+          "hence", "therefore", "since", "when", "gives"}  # fmt: skip
+_KINDS = {"open": "(", "close": ")", "percent": "%", "currency": "$", "eq": "=", "unequal": "break",
+          "clock": "break"}  # fmt: skip
+_DETERMINERS = {"the", "a", "an", "his", "her", "their", "its", "my", "our", "your", "another", "additional",
+                "extra", "only"}  # fmt: skip
+_OPERAND_END, _OPERAND_START = ("num", ")", "%", "word"), ("num", "(", "$")
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """`kind`: num, op, raised, (, ), %, $, =, word, break. `text` of an op is one of + - * / ^."""
+
+    kind: str
+    text: str
+    start: int
+    end: int
+    value: Fraction | None = None
+    decimals: int = 0  # digits behind the point; -1 = written as a fraction
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A number with its unit (`op` None), or an operator (+ - * / ^ neg) over parts."""
+
+    op: str | None = None
+    parts: tuple[Node, ...] = ()
+    value: Fraction = Fraction(0)
+    decimals: int = 0
+    percent: bool = False
+    currency: bool = False
+    unit: tuple[str, ...] = ()
+
+    @property
+    def bare(self) -> bool:
+        """A number alone states a value; it computes nothing."""
+        return self.op is None or (self.op == "neg" and self.parts[0].bare)
+
+    def walk(self) -> Iterator[Node]:
+        yield self
+        for part in self.parts:
+            yield from part.walk()
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The longest expression that begins at tokens[start]; it ends before tokens[end]."""
+
+    node: Node
+    start: int
+    end: int
+
+
+_TOO_LONG = Node("too long")  # reads on, has no value
+
+
+class Unreadable(Exception):
+    """No value: a division by zero, a power or a number past the bounds."""
+
+
+def tokens(line: str) -> list[Token]:
+    """The line cut up; a space, a quote or a degree sign is no token."""
+    found: list[Token] = []
+    for match in _TOKEN.finditer(line):
+        before = found[-1] if found else None
+        if match.lastgroup == "space" or (match.lastgroup == "currency" and before and before.kind == "$"):
+            continue
+        found.append(_token(match, before))
+    return _word_operators(found)
+
+
+def _token(match: re.Match[str], before: Token | None) -> Token:
+    token = Token(match.lastgroup, match.group(), match.start(), match.end())
+    match token.kind:
+        case "num" | "mixed" | "vulgar":
+            return _number(token)
+        case "ordinal" if before and before.text == "/":  # 1/3rd is a number, the 3rd is a word
+            return _number(replace(token, text=token.text.rstrip("stndrh")))
+        case "ordinal" | "hyphen":  # 5-day: what follows the hyphen is a unit
+            return replace(token, kind="word")
+        case "by" | "over":
+            return replace(token, kind="op", text="*" if token.kind == "by" else "/")
+        case "op":
+            return replace(token, text=_SIGNS.get(token.text, token.text))
+        case "word" if token.text.lower() == "percent":
+            return replace(token, kind="%")
+    return replace(token, kind=_KINDS.get(token.kind, token.kind))
+
+
+def _number(token: Token) -> Token:
+    if len(token.text) > MAX_DIGITS:
+        return replace(token, kind="break")
+    if token.kind == "vulgar":
+        return replace(token, kind="num", value=Fraction(*_VULGAR[token.text]), decimals=-1)
+    if token.kind == "mixed":
+        whole, top, bottom = map(int, re.split("[ /]", token.text))
+        if not 0 < top < bottom:
+            return replace(token, kind="break")
+        return replace(token, kind="num", value=whole + Fraction(top, bottom), decimals=-1)
+    digits, _, power = re.sub("[ ,]", "", token.text).lower().partition("e")
+    decimals = len(digits.partition(".")[2]) - int(power or 0)
+    return replace(
+        token, kind="num", value=Fraction(digits) * Fraction(10) ** int(power or 0), decimals=max(0, decimals)
+    )
+
+
+def _word_operators(found: list[Token]) -> list[Token]:
+    """`plus`, `minus`, `times`, `x` between operands, and `of` behind a share, become operators."""
+    for i, token in enumerate(found):
+        if token.kind != "word" or i == 0 or found[i - 1].kind not in _OPERAND_END:
+            continue
+        word, before = token.text.lower(), found[i - 1]
+        goes_on = i + 1 < len(found) and found[i + 1].kind in _OPERAND_START
+        sign = None
+        if word in ("plus", "minus"):
+            sign = "+" if word == "plus" else "-"
+        elif word in ("times", "x") and goes_on:
+            sign = "*"
+        elif word == "of" and goes_on:
+            share = before.kind == "%" or before.decimals == -1 or (i > 1 and found[i - 2].text == "/")
+            sign = "*" if share else None
+        if sign:
+            found[i] = Token("op", sign, token.start, token.end)
+    return found
+
+
+class Reader:
+    """Finds expressions in tokens. Two readings of doubtful notation can be asked for: in `tight`, `a / 1/2`
+    divides by one half and `6 / 2(3)` by six; in `asides`, the bracket of `70 (70%)` is no factor."""
+
+    def __init__(self, found: list[Token], tight: bool = False, asides: bool = False):
+        self.tokens, self.tight, self.asides = found, tight, asides
+        self._unreadable: set[int] = set()  # brackets that were tried: each is read once
+
+    def runs(self) -> list[Run]:
+        """Expressions from left to right, none overlapping."""
+        runs, i = [], 0
+        while i < len(self.tokens):
+            read = self._sum(i, 0) if self._starts(i) else None
+            if read is None:
+                i += 1
+            else:
+                runs.append(Run(read[0], i, read[1]))
+                i = read[1]
+        return runs
+
+    def _starts(self, i: int) -> bool:
+        if self._kind(i) != "op":
+            return self._kind(i) in _OPERAND_START
+        before = self._kind(i - 1) if i else None
+        sign = self.tokens[i].text == "-" and self._kind(i + 1) in _OPERAND_START
+        return sign and (before in (None, "=", "(", "break"))
+
+    def _kind(self, i: int) -> str | None:
+        return self.tokens[i].kind if 0 <= i < len(self.tokens) else None
+
+    def _op(self, i: int, signs: str) -> str | None:
+        return self.tokens[i].text if self._kind(i) == "op" and self.tokens[i].text in signs else None
+
+    def _sum(self, i: int, depth: int) -> tuple[Node, int] | None:
+        return self._chain(i, depth, "+-", self._product)
+
+    def _product(self, i: int, depth: int) -> tuple[Node, int] | None:
+        return self._chain(i, depth, "*/", self._signed)
+
+    def _chain(self, i: int, depth: int, signs: str, part) -> tuple[Node, int] | None:
+        read = part(i, depth)
+        if read is None:
+            return None
+        left, i = read
+        terms = 1
+        while True:
+            if (op := self._op(i, signs)) and (read := part(i + 1, depth)):
+                right, i = read
+            elif signs == "*/" and self._factor_follows(i) and (read := self._atom(i, depth)):
+                op, (right, i) = "*", read  # 2(3 + 4)
+            else:
+                return left, i
+            terms += 1
+            left = Node(op, (left, right)) if terms <= MAX_TERMS else _TOO_LONG
+
+    def _signed(self, i: int, depth: int) -> tuple[Node, int] | None:
+        while self._kind(i) == "word" and self.tokens[i].text.lower() in _DETERMINERS:
+            i += 1
+        if self._op(i, "-"):
+            read = self._signed(i + 1, depth + 1) if depth < MAX_DEPTH else None
+            return read and (Node("neg", (read[0],)), read[1])
+        return self._power(i, depth)
+
+    def _power(self, i: int, depth: int) -> tuple[Node, int] | None:
+        read = self._atom(i, depth)
+        if read is None or depth >= MAX_DEPTH:
+            return None
+        base, i = read
+        if self._kind(i) == "raised":
+            power = Node(value=Fraction(2 if self.tokens[i].text == "²" else 3))
+            unit, i = self._unit(i + 1)
+            return Node("^", (base, power), unit=unit), i
+        if self._op(i, "^") and (read := self._signed(i + 1, depth + 1)):
+            return Node("^", (base, read[0])), read[1]
+        while self.tight and self._factor_follows(i) and (read := self._atom(i, depth)):
+            base, i = Node("*", (base, read[0])), read[1]
+        return base, i
+
+    def _factor_follows(self, i: int) -> bool:
+        if self._kind(i) == "num":  # (1/2) 278
+            return self._kind(i - 1) == ")" and self._op(i - 3, "/") is not None
+        if self._kind(i) != "(" or self._kind(i - 1) == "word":
+            return False
+        return self.tokens[i - 1].end == self.tokens[i].start or not self.asides
+
+    def _atom(self, i: int, depth: int) -> tuple[Node, int] | None:
+        currency = False
+        while self._kind(i) == "$":
+            currency, i = True, i + 1
+        if self._kind(i) == "(":
+            return self._bracket(i, depth)
+        if self._kind(i) != "num":
+            return None
+        node, i = Node(value=self.tokens[i].value, decimals=self.tokens[i].decimals, currency=currency), i + 1
+        if self.tight and self._tight_slash(i):
+            bottom = Node(value=self.tokens[i + 1].value)
+            node, i = Node("/", (node, bottom)), i + 2
+        if self._kind(i) == "%":
+            node, i = replace(node, percent=True), i + 1
+        while self._kind(i) == "$":  # closes $...$
+            i += 1
+        unit, i = self._unit(i)
+        return replace(node, unit=unit), i
+
+    def _tight_slash(self, i: int) -> bool:
+        return (
+            self._op(i, "/") is not None
+            and self._kind(i + 1) == "num"
+            and self.tokens[i - 1].end == self.tokens[i].start
+            and self.tokens[i].end == self.tokens[i + 1].start
+        )
+
+    def _bracket(self, i: int, depth: int) -> tuple[Node, int] | None:
+        if i in self._unreadable:
+            return None
+        read = self._sum(i + 1, depth + 1) if depth < MAX_DEPTH else None
+        if read is None or self._kind(read[1]) != ")":
+            self._unreadable.add(i)
+            return None
+        node, i = read
+        unit, i = self._unit(i + 1)
+        return replace(node, unit=node.unit + unit), i
+
+    def _unit(self, i: int) -> tuple[tuple[str, ...], int]:
+        """The words behind a number, brackets that are remarks included, and where they end."""
+        words: list[str] = []
+        while len(words) < MAX_UNIT_WORDS:
+            slash = 1 if self._op(i, "/") and self._kind(i + 1) == "word" else 0  # 20 fruit/cluster
+            if self._kind(i + slash) == "word" and self.tokens[i + slash].text.lower() not in CLAUSE:
+                words += ["/"] * slash + [self.tokens[i + slash].text.lower()]
+                i += 1 + slash
+            elif (end := self._aside(i)) is not None:
+                i = end
+            else:
+                break
+        return tuple(words), i
+
+    def _aside(self, i: int) -> int | None:
+        """Where a bracket that is a remark ends: words only, or any spaced one in the `asides` reading."""
+        if self._kind(i) != "(":
+            return None
+        j = i + 1
+        while self._kind(j) not in (None, "(", ")", "="):
+            j += 1
+        spaced = i > 0 and self.tokens[i].start > self.tokens[i - 1].end
+        words_only = all(self.tokens[k].kind in ("word", "break") for k in range(i + 1, j))
+        return j + 1 if self._kind(j) == ")" and (words_only or (self.asides and spaced)) else None
+
+
+def evaluate(
+    node: Node, percent: Percent = "share", exact: Mapping[Fraction, Fraction] | None = None
+) -> Fraction:
+    """The value of an expression. `exact` maps a rounded number to what it stands for.
+
+    Raises `Unreadable` where there is none.
+    """
+    if node.op is None:
+        value = (exact or {}).get(node.value, node.value)
+        return value / 100 if node.percent and percent != "plain" else value
+    if node is _TOO_LONG:
+        raise Unreadable(f"more than {MAX_TERMS} terms")
+    parts = [evaluate(part, percent, exact) for part in node.parts]
+    if percent == "change" and node.op in "+-" and node.parts[1].percent and not node.parts[0].percent:
+        parts[1] *= parts[0]
+    value = _apply(node.op, *parts)
+    if max(value.numerator.bit_length(), value.denominator.bit_length()) > MAX_BITS:
+        raise Unreadable("too large")
+    return value
+
+
+def _apply(op: str, left: Fraction, right: Fraction = Fraction(0)) -> Fraction:
+    match op:
+        case "neg":
+            return -left
+        case "+":
+            return left + right
+        case "-":
+            return left - right
+        case "*":
+            return left * right
+        case "/" if right != 0:
+            return left / right
+        case "^" if right.denominator == 1 and abs(right) <= MAX_POWER and (left != 0 or right > 0):
+            bits = max(left.numerator.bit_length(), left.denominator.bit_length())
+            if bits * abs(right) <= MAX_BITS:
+                return left ** int(right)
+    raise Unreadable(f"{op} has no value here")

@@ -1,0 +1,245 @@
+"""Options are checked before anything is paid; keys are given by name and are never repeated."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from email.utils import formatdate
+
+import pytest
+
+from cotkit.chat import ChatModel, load_models
+from cotkit.chat.config import looks_like_a_key
+from cotkit.chat.errors import classify, retry_after_seconds, scrub
+
+LOCAL = {"base_url": "http://127.0.0.1:1/v1"}
+
+
+@pytest.mark.parametrize(
+    "options, said",
+    [
+        ({"model": ""}, "model"),
+        ({"max_concurrency": 0}, "max_concurrency"),
+        ({"max_concurrency": 2.5}, "max_concurrency"),
+        ({"max_concurrency": True}, "max_concurrency"),
+        ({"max_requests_per_minute": 0}, "max_requests_per_minute"),
+        ({"max_retries": -1}, "max_retries"),
+        ({"timeout": 0}, "timeout"),
+        ({"timeout": None}, "timeout"),
+        ({"temperature": float("nan")}, "temperature"),
+        ({"temperature": -1}, "temperature"),
+        ({"temperature": "hot"}, "temperature"),
+        ({"max_tokens": 1.5}, "max_tokens"),
+        ({"seed": "7"}, "seed"),
+        ({"stop": 3}, "stop"),
+        ({"extra_body": {"messages": []}}, "messages"),
+        ({"extra_body": [1]}, "extra_body"),
+        ({"extra_body": {"x": object()}}, "extra_body"),
+        ({"structured": "yaml"}, "structured"),
+        ({"supports_n": "maybe"}, "supports_n"),
+        ({"price": 3}, "price is a pair"),
+        ({"price": (1, -1)}, "price"),
+        ({"base_url": "localhost:8000"}, "base_url"),
+        ({"base_url": "http://h/v1/chat/completions"}, "chat/completions"),
+        ({"fallbacks": ["gpt-4o"]}, "fallback"),
+        ({"fallbacks": [{"model": "b", "modle": 1}]}, "did you mean model"),
+        ({"fallbacks": [{"base_url": "http://localhost/v1"}]}, "model"),
+    ],
+)
+def test_a_wrong_option_is_refused_at_construction(options, said):
+    with pytest.raises((ValueError, TypeError), match=said):
+        ChatModel(**{"model": "m", **LOCAL, **options})
+
+
+@pytest.mark.parametrize("sampling", [{"temprature": 1}, {"n": 2}, {"top_p": "x"}, {"extra_body": {"n": 2}}])
+def test_a_wrong_sampling_parameter_is_refused_before_anything_is_asked(sampling):
+    with pytest.raises((ValueError, TypeError)):
+        ChatModel("m", **LOCAL).complete("hi", **sampling)
+
+
+@pytest.mark.parametrize("messages", [[], [{"content": "x"}], [{"role": "user"}]])
+def test_messages_are_a_text_or_a_list_of_roles_and_contents(messages):
+    with pytest.raises(ValueError, match="role"):
+        ChatModel("m", **LOCAL).complete(messages)
+
+
+@pytest.mark.parametrize(
+    "text, key",
+    [
+        ("OPENAI_API_KEY", False),
+        ("MY_KEY_2", False),
+        ("key", False),
+        ("GCP_PROJECT_NUMBER_123456", False),
+        ("sk-proj-abcdef", True),
+        ("sk_live_a1b2c3", True),
+        ("hf_AbCdEfGhIjKl", True),
+        ("gsk_a1b2c3d4e5f6", True),
+        ("AIzaSyA1234567890abcdefghij", True),
+        ("AKIAABCDEFGH12345678", True),
+        ("0123456789abcdef0123456789abcdef", True),
+        ("a key with spaces", True),
+    ],
+)
+def test_keys_are_told_from_names_of_variables(text, key):
+    assert looks_like_a_key(text) is key
+
+
+@pytest.mark.parametrize(
+    "options, secret",
+    [
+        ({"api_key_env": "sk-proj-SECRET123456"}, "SECRET"),
+        ({"base_url": "https://user:SECRET@host/v1", "api_key_env": ""}, "SECRET"),
+        ({"base_url": "https://host/v1?api-key=SECRET", "api_key_env": ""}, "SECRET"),
+        ({"base_url": "SECRET"}, "SECRET"),
+        ({"fallbacks": [{"model": "b", "api_key": "SECRET"}]}, "SECRET"),
+    ],
+)
+def test_what_could_be_a_key_is_refused_and_not_repeated(options, secret):
+    with pytest.raises((ValueError, TypeError)) as refused:
+        ChatModel("m", **{**LOCAL, **options})
+    assert secret not in str(refused.value)
+
+
+def test_a_variable_that_is_not_set_is_named(monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("MY_KEY", raising=False)
+    with pytest.raises(ValueError, match="OPENAI_API_KEY"):
+        ChatModel("gpt-4o-mini")
+    with pytest.raises(ValueError, match="MY_KEY"):
+        ChatModel("m", **LOCAL, api_key_env="MY_KEY")
+    with pytest.raises(ValueError, match="api_key_env"):
+        ChatModel("m", base_url="https://api.example.com/v1")
+    ChatModel("m", base_url="https://api.example.com/v1", api_key_env="")
+    monkeypatch.setenv("OPENAI_API_KEY", "k" * 20)
+    assert ChatModel("gpt-4o-mini").endpoints[0].label == "api.openai.com"
+
+
+def test_a_key_for_openai_is_not_sent_to_a_server_nearby(monkeypatch, serve):
+    monkeypatch.setenv("OPENAI_API_KEY", "openai-key")
+    monkeypatch.setenv("OPENAI_ORG_ID", "openai-org")
+    server = serve(lambda r: "4")
+    ChatModel("m", base_url=server.base_url).complete("2+2?")
+    assert "openai" not in str({k: v for k, v in server.log[0].headers.items() if k != "user-agent"})
+
+
+YAML = """
+roles:
+  generator:
+    - {model: a, base_url: http://localhost:1/v1, temperature: 0.7, price: [1, 2]}
+    - {model: b, base_url: http://localhost:2/v1, max_concurrency: 4}
+  judge: {model: c, base_url: http://localhost:3/v1, name: strict judge}
+"""
+
+
+def write(tmp_path, text):
+    path = tmp_path / "models.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_a_models_file_gives_each_role_its_endpoints_in_order(tmp_path):
+    models = load_models(write(tmp_path, YAML))
+    assert [e.options.model for e in models["generator"].endpoints] == ["a", "b"]
+    assert models["generator"].endpoints[1].options.temperature == 0.7  # taken over from the first
+    assert models["generator"].max_concurrency == 20
+    assert models["judge"].name == "strict judge"
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        (
+            "roles: {judge: {modle: c}}",
+            "role 'judge', endpoint 1: unknown option 'modle': did you mean model",
+        ),
+        ("roles: {judge: [{model: c, base_url: http://h/v1, max_concurrency: many}]}", "max_concurrency"),
+        ("roles: {judge: {model: c, api_key: '${OPENAI_API_KEY}'}}", "api_key_env: NAME"),
+        ("roles: {judge: {model: c, api_key_env: '${OPENAI_API_KEY}'}}", "api_key_env: NAME"),
+        ("roles: {judge: {model: c, api_key: SECRET}}", "environment variable"),
+        ("roles: {judge: {model: c, api_key_env: sk-SECRET-123}}", "NAME of an environment variable"),
+        ("roles: {judge: []}", "role 'judge'"),
+        ("roles: {judge: [3]}", "endpoint 1"),
+        ("roles: {judge: {base_url: http://h/v1}}", "needs a model"),
+        ("judge: {model: c}", "roles:"),
+        ("roles: {}", "roles:"),
+        ("roles: {judge: {model: c}", "not valid YAML"),
+    ],
+)
+def test_a_wrong_models_file_is_refused_naming_the_place(tmp_path, text, said):
+    with pytest.raises(ValueError) as refused:
+        load_models(write(tmp_path, text))
+    assert said in str(refused.value) and "models.yaml" in str(refused.value)
+    assert "SECRET" not in str(refused.value)
+
+
+OPENAI = {"message": "m", "type": "t", "param": None, "code": None}
+
+
+@pytest.mark.parametrize(
+    "status, body, kind",
+    [
+        (400, {"message": "bad"}, "bad_request"),
+        (422, {"detail": [{"msg": "field required"}]}, "bad_request"),
+        (400, {"message": "maximum context length is 4096 tokens"}, "context_length"),
+        (400, {"code": "context_length_exceeded", "message": "too long"}, "context_length"),
+        (400, {"type": "exceed_context_size_error", "message": "request exceeds"}, "context_length"),
+        (413, "too large", "context_length"),
+        (400, {"message": "Your credit balance is too low"}, "quota"),
+        (401, OPENAI, "auth"),
+        (403, OPENAI, "auth"),
+        (402, {"message": "Insufficient Balance"}, "quota"),
+        (404, OPENAI, "not_found"),
+        (408, "", "server"),
+        (409, "", "server"),
+        (429, {"message": "anything at all"}, "rate_limit"),
+        (429, {"code": "insufficient_quota", "message": "You exceeded your current quota"}, "quota"),
+        (429, {"message": "billing hard limit has been reached"}, "quota"),
+        (429, {"message": "quota per minute exceeded, check plan and billing, retry in 5s"}, "rate_limit"),
+        (429, "", "rate_limit"),
+        (500, "<html>", "server"),
+        (503, None, "server"),
+        (529, {"message": "overloaded"}, "server"),
+        (418, "teapot", "bad_request"),
+    ],
+)
+def test_the_status_decides_the_kind(status, body, kind):
+    assert classify(status, {}, body).kind == kind
+
+
+@pytest.mark.parametrize(
+    "headers, seconds",
+    [
+        ({}, None),
+        ({"retry-after": "7"}, 7),
+        ({"retry-after": "0.5"}, 0.5),
+        ({"retry-after": "-3"}, 0),
+        ({"retry-after-ms": "250", "retry-after": "7"}, 0.25),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "nan"}, None),
+    ],
+)
+def test_retry_after_is_read_in_every_form(headers, seconds):
+    assert retry_after_seconds(headers) == seconds
+
+
+def test_retry_after_as_a_date_is_a_wait_from_now():
+    wait = retry_after_seconds({"retry-after": formatdate(time.time() + 60, usegmt=True)})
+    assert 55 < wait <= 60
+
+
+def test_secrets_are_scrubbed_and_long_messages_cut():
+    assert scrub("bad key topsecret", ("topsecret",)) == "bad key [key]"
+    assert "abcdef" not in scrub("Incorrect API key provided: sk-abcdef12345 and Bearer abcdef12345")
+    assert scrub("ask the task-force") == "ask the task-force"
+    assert len(scrub("x" * 9000)) < 500
+
+
+def test_importing_the_room_loads_no_client():
+    code = (
+        "import sys, cotkit.chat; cotkit.chat.ChatModel('m', base_url='http://localhost:1/v1'); "
+        "print(sorted({'openai', 'aiohttp', 'httpx', 'genai_prices', 'jsonschema'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=dict(os.environ))
+    assert done.stdout.strip() == "[]", done.stderr

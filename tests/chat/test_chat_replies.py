@@ -1,0 +1,133 @@
+"""Reading chat completions: answers, reasoning, what is no answer."""
+
+from __future__ import annotations
+
+import pytest
+
+from cotkit.chat.errors import Failure
+from cotkit.chat.replies import counts_one_choice, read_completion, split_think
+
+
+def body(message, finish_reason="stop", **more):
+    return {"choices": [{"message": message, "finish_reason": finish_reason}], "model": "served", **more}
+
+
+def read(message, finish_reason="stop", **more):
+    return read_completion(body(message, finish_reason, **more)).answers[0]
+
+
+@pytest.mark.parametrize(
+    "text, answer, reasoning, unclosed",
+    [
+        ("plain", "plain", None, False),
+        ("<think>why</think>\n\n4", "4", "why", False),
+        ("\n <think>\nwhy\n</think>4", "4", "why", False),
+        ("why</think>4", "4", "why", False),
+        ("</think>4", "4", "", False),
+        ("<think></think>4", "4", "", False),
+        ("<think>no end", "", "no end", True),
+        ("<think>", "", "", True),
+        ("Use `<think>` and `</think>`.", "Use `<think>` and `</think>`.", None, False),
+        ("```\n</think>\n```\nend", "```\n</think>\n```\nend", None, False),
+        ("4, by <think>why</think>", "4, by <think>why</think>", None, False),
+        ("<think>a <think>b</think> c</think>4", "4", "a <think>b</think> c", False),
+        ("<think>say ```<think>x</think>``` here</think>4", "4", "say ```<think>x</think>``` here", False),
+        ("<think>they ask about <think> tags</think>4", "4", "they ask about <think> tags", False),
+        ("<think>```py\nx = 1\n</think>4 ```y```", "4 ```y```", "```py\nx = 1", False),
+        ("<think>a</think>4 and <think>b</think>", "4 and <think>b</think>", "a", False),
+        ("a > b, think > c", "a > b, think > c", None, False),
+    ],
+)
+def test_think_tags_part_reasoning_from_the_answer(text, answer, reasoning, unclosed):
+    assert split_think(text) == (answer, reasoning, unclosed)
+
+
+@pytest.mark.parametrize(
+    "message, reasoning",
+    [
+        ({}, None),
+        ({"reasoning_content": None}, None),
+        ({"reasoning_content": ""}, ""),
+        ({"reasoning_content": "why"}, "why"),
+        ({"reasoning": "why"}, "why"),
+        ({"reasoning_content": "", "reasoning": "why"}, "why"),
+        ({"reasoning": [{"text": "wh"}, {"text": "y"}]}, "why"),
+        ({"reasoning_details": [{"type": "reasoning.text", "text": "why"}]}, "why"),
+        ({"reasoning_details": [{"type": "reasoning.summary", "summary": "short"}]}, "short"),
+        ({"reasoning_details": [{"type": "reasoning.encrypted", "data": "x"}]}, ""),
+    ],
+)
+def test_reasoning_is_found_in_every_field_it_comes_in(message, reasoning):
+    answer = read({"content": "4", **message})
+    assert (answer.text, answer.reasoning) == ("4", reasoning)
+
+
+def test_content_in_parts_is_joined_and_thinking_parts_are_reasoning():
+    thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "why"}]}
+    answer = read({"content": [thinking, {"type": "text", "text": "it is "}, {"type": "text", "text": "4"}]})
+    assert (answer.text, answer.reasoning) == ("it is 4", "why")
+
+
+@pytest.mark.parametrize(
+    "message, finish_reason, usage, problem, truncated",
+    [
+        ({"content": "4"}, "stop", {}, None, False),
+        ({"content": "4"}, "length", {}, None, True),
+        ({"content": None}, "stop", {}, "empty", False),
+        ({"content": " \n"}, "stop", {}, "empty", False),
+        ({"content": ""}, "length", {}, "empty", True),
+        ({"content": "", "reasoning_content": "why"}, "stop", {}, "empty", False),
+        ({"content": None, "reasoning_content": "why"}, "length", {}, None, True),
+        ({"content": ""}, "length", {"completion_tokens_details": {"reasoning_tokens": 9}}, None, True),
+        ({"content": "<think>never ends"}, "stop", {}, None, True),
+        ({"content": "<think>why</think>"}, "stop", {}, "empty", False),
+        ({"content": None, "refusal": "I cannot"}, "stop", {}, "refusal", False),
+        ({"content": "half"}, "content_filter", {}, "refusal", False),
+    ],
+)
+def test_what_is_an_answer(message, finish_reason, usage, problem, truncated):
+    answer = read(message, finish_reason, usage=usage)
+    assert (answer.problem, answer.truncated) == (problem, truncated)
+
+
+@pytest.mark.parametrize(
+    "usage, expected",
+    [
+        ({"prompt_tokens": 5, "completion_tokens": 7}, (5, 7)),
+        (None, (None, None)),
+        ({}, (None, None)),
+        ({"prompt_tokens": "5", "completion_tokens": -1}, (None, None)),
+        ([], (None, None)),
+    ],
+)
+def test_usage_that_is_not_said_is_unknown_and_never_zero(usage, expected):
+    reply = read_completion(body({"content": "4"}, usage=usage))
+    assert (reply.prompt_tokens, reply.completion_tokens) == expected
+
+
+@pytest.mark.parametrize(
+    "broken, kind",
+    [
+        ("<html>", "malformed"),
+        (None, "malformed"),
+        ([], "malformed"),
+        ({}, "malformed"),
+        ({"choices": []}, "malformed"),
+        ({"choices": ["4"]}, "malformed"),
+        ({"choices": [{"text": "4"}]}, "malformed"),
+        ({"error": {"message": "upstream", "code": 429}}, "rate_limit"),
+        ({"error": {"message": "upstream", "code": "x"}}, "server"),
+        ({"error": "upstream"}, "server"),
+    ],
+)
+def test_a_body_that_is_no_chat_completion_fails_by_kind(broken, kind):
+    with pytest.raises(Failure) as failure:
+        read_completion(broken)
+    assert failure.value.kind == kind
+
+
+@pytest.mark.parametrize("tokens, one_only", [(3, True), (6, False), (60, False), (None, False), (0, True)])
+def test_a_count_below_the_number_of_words_is_of_one_choice_only(tokens, one_only):
+    choices = [{"message": {"content": "one two three"}}] * 2
+    reply = read_completion({"choices": choices, "usage": {"prompt_tokens": 1, "completion_tokens": tokens}})
+    assert counts_one_choice(reply) is one_only
