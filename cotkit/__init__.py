@@ -24,7 +24,7 @@ _PUBLIC = {
     ],
     "cotkit.runs": ["Run", "open_run"],
     "cotkit.pipelines": ["adistill", "distill", "start_distill"],
-    "cotkit.report": ["execute_notebook", "notebook_setup"],
+    "cotkit.report": ["Report", "execute_notebook", "notebook_setup"],
 }
 _HOME = {name: module for module, names in _PUBLIC.items() for name in names}
 __all__ = sorted(["__version__", *_HOME])

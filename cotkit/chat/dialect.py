@@ -63,7 +63,9 @@ class Dialect:
         if "seed" in asked:
             asked["seed"] += call.sample_index
         if call.logprobs is not None:
-            asked |= {"logprobs": True, "top_logprobs": call.logprobs}
+            asked["logprobs"] = True
+        if call.logprobs:
+            asked["top_logprobs"] = call.logprobs
         return asked
 
     def key(self, call: Call) -> bytes:
@@ -100,24 +102,26 @@ class Dialect:
         """True when the refusal names something this dialect can do without: ask again, it differs now."""
         if failure.kind != "bad_request":
             return False
+        named = {failure.param} if failure.param else set(re.findall(r"\w+", failure.message))
         words = f"{failure.param} {failure.message}"
         if "response_format" in sent and _FORMAT.search(words) and self._options.structured == "auto":
             simpler = STRUCTURED.index(sent["response_format"]["type"]) + 1
             self._mode = STRUCTURED[max(simpler, STRUCTURED.index(self._mode))]
             return True
-        if "n" in sent and (failure.param == "n" or re.search(r"\bn\b", failure.message)):
+        if "n" in sent and "n" in named:
             self.takes_n = False
             return True
-        if not _UNSUPPORTED.search(failure.message):
+        if not _UNSUPPORTED.search(failure.message):  # such as a value out of range
             return False
-        for name in ("max_tokens", *DISPENSABLE):
-            named = failure.param == name or re.search(rf"\b{name}\b", failure.message)
-            if name in sent and (named if failure.param in (None, name) else False):
-                if name in DISPENSABLE and name not in self._refused:
-                    log.warning("%s takes no %s: it is not sent any more", self._options.model, name)
-                self._refused.add(name)
-                return True
-        return False
+        refused = next(
+            (name for name in ("max_tokens", *DISPENSABLE) if name in named and name in sent), None
+        )
+        if refused is None:
+            return False
+        if refused in DISPENSABLE and refused not in self._refused:
+            log.warning("%s takes no %s: it is not sent any more", self._options.model, refused)
+        self._refused.add(refused)
+        return True
 
 
 def _sendable(message: dict[str, Any]) -> dict[str, Any]:

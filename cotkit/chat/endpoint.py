@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import itertools
 import json
 import random
@@ -34,7 +35,7 @@ from cotkit.records import Attempt, Completion, Usage
 
 BACKOFF_S, LONGEST_BACKOFF_S = 0.5, 30.0
 LONGEST_RETRY_AFTER_S = 120.0
-COOL_DOWN_S, LONGEST_COOL_DOWN_S = 1.0, 60.0  # after a 429 that does not say how long
+COOL_DOWN_S = 1.0  # after a first 429 that does not say how long
 EMPTY_RETRIES = 2  # three empty answers to one prompt are no accident
 CONNECT_S = 20.0
 KEEP_ALIVE_S = 4.0  # common servers close idle connections after 5 s; a request must not meet that
@@ -54,8 +55,8 @@ class Endpoint:
         self.base_url = checked_url(options.base_url)
         parts = urllib.parse.urlsplit(self.base_url)
         self.host = parts.hostname or ""
-        self.label = options.endpoint_name or parts.netloc
-        self.identity = options.endpoint_name or parts.netloc + parts.path
+        self.label = options.endpoint_name or parts.netloc.lower()
+        self.identity = options.endpoint_name or self.label + parts.path
         self._clock = clock or Clock()
         self.limiter = Limiter(options.max_concurrency, options.max_requests_per_minute, self._clock)
         self.breaker = Breaker(self._clock)
@@ -66,13 +67,11 @@ class Endpoint:
         self._closer: weakref.finalize | None = None
         key = client.api_key if self._given else read_key(options.api_key_env, self.base_url)
         self._key = pydantic.SecretStr(key if isinstance(key, str) else "")
-        self._prices: list[Price | None] = []  # empty until looked up: the table takes a second to load
 
-    @property
+    @functools.cached_property
     def price(self) -> Price | None:
-        if not self._prices:
-            self._prices.append(price_of(self.options.model, self.base_url, self.options.price))
-        return self._prices[0]
+        """None = unknown. Looked up when first needed: the table takes a moment to load."""
+        return price_of(self.options.model, self.base_url, self.options.price)
 
     def stats(self) -> dict[str, Any]:
         return {
@@ -164,8 +163,9 @@ class Endpoint:
             return self.breaker.open(Failure("rate_limit", reason), hard=True)
         wait = failure.retry_after
         if wait is None:  # as long again as it lasts already, so it doubles
-            wait = random.uniform(0.5, 1) * min(max(limited_for, COOL_DOWN_S), LONGEST_COOL_DOWN_S)
-        self.limiter.park(min(wait, LONGEST_RETRY_AFTER_S))
+            wait = random.uniform(0.5, 1) * max(limited_for, COOL_DOWN_S)
+        least = limited_for / 10  # an endpoint that says "at once" and still refuses is not believed for long
+        self.limiter.park(min(max(wait, least), LONGEST_RETRY_AFTER_S))
         return False
 
     def _works(self) -> None:
@@ -193,18 +193,18 @@ class Endpoint:
                 reply = read_completion(await self._post(client, body))
             except Failure as failure:
                 failure.message = scrub(failure.message, self._secrets())
-                self._record(ledger, role, failure.kind, Usage(), self._guess(prompt, 0), started)
+                self._record(ledger, role, failure.kind, Usage(), (prompt, 0), started)
                 raise
             usage = self._usage(reply)
             written = sum(len(a.text) + len(a.reasoning or "") for a in reply.answers)
-            guess = self._guess(prompt, written // CHARACTERS_PER_TOKEN)
+            tokens = prompt, written // CHARACTERS_PER_TOKEN
             problem = reply.answers[0].problem if len(calls) == 1 else None
             if problem is not None:
-                self._record(ledger, role, problem, usage, guess, started)
+                self._record(ledger, role, problem, usage, tokens, started)
                 raise Failure(problem, scrub(reply.answers[0].detail, self._secrets()))
             latency = time.monotonic() - started
             completions = self._completions(body, calls, attempts, reply, usage, latency)
-            self._record(ledger, role, None, usage, guess, started, zip(calls, completions, strict=True))
+            self._record(ledger, role, None, usage, tokens, started, zip(calls, completions, strict=True))
         self._works()
         if len(reply.answers) < body.get("n", 1):
             self.dialect.takes_n = False
@@ -216,21 +216,22 @@ class Endpoint:
         role: str,
         kind: str | None,
         usage: Usage,
-        guess: Amount,
+        guessed_tokens: tuple[int, int],
         started: float,
         answered: Iterable[tuple[Call, Completion | None]] = (),
     ) -> None:
-        if ledger is not None:
-            ledger.record(
-                role=role,
-                endpoint=self.label,
-                model=self.options.model,
-                kind=kind,
-                usage=usage,
-                seconds=time.monotonic() - started,
-                guess=guess,
-                answers=[(self.dialect.key(call), completion) for call, completion in answered if completion],
-            )
+        if ledger is None:
+            return
+        ledger.record(
+            role=role,
+            endpoint=self.label,
+            model=self.options.model,
+            kind=kind,
+            usage=usage,
+            seconds=time.monotonic() - started,
+            guess=self._guess(*guessed_tokens) if None in usage.model_dump().values() else Amount(),
+            answers=[(self.dialect.key(call), completion) for call, completion in answered if completion],
+        )
 
     def _completions(
         self,

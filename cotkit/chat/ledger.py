@@ -36,15 +36,15 @@ WAL_PAGES = 16_384  # of 4 KiB
 BUSY_S = 10.0
 
 _TABLES = f"""
-BEGIN;
-CREATE TABLE calls (
+BEGIN IMMEDIATE;
+CREATE TABLE IF NOT EXISTS calls (
     id INTEGER PRIMARY KEY, at REAL, seconds REAL, role TEXT, endpoint TEXT, model TEXT,
     kind TEXT,  -- why it failed; NULL = answered
     prompt_tokens INTEGER, completion_tokens INTEGER, cost_usd REAL,  -- NULL = unknown
     guessed_tokens INTEGER, guessed_usd REAL  -- what an unknown use counts for in the budgets
 );
-CREATE TABLE answers (id INTEGER PRIMARY KEY, call INTEGER, key BLOB, completion TEXT);
-CREATE UNIQUE INDEX answers_by_key ON answers (key);
+CREATE TABLE IF NOT EXISTS answers (id INTEGER PRIMARY KEY, call INTEGER, key BLOB, completion TEXT);
+CREATE UNIQUE INDEX IF NOT EXISTS answers_by_key ON answers (key);
 PRAGMA user_version = {SCHEMA_VERSION};
 COMMIT;
 """
@@ -101,8 +101,8 @@ class CallLedger:
 
     def _prepare(self) -> None:
         """Checks the file, makes the tables of a new one, adds up what earlier sessions spent."""
-        version = self._db.execute("PRAGMA user_version").fetchone()[0]
         tables = self._db.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]
+        version = self._db.execute("PRAGMA user_version").fetchone()[0]
         if tables and version != SCHEMA_VERSION:
             raise LedgerError(
                 f"{self.path} is no ledger of this version of cotkit (schema {version}, not "
@@ -110,12 +110,24 @@ class CallLedger:
             )
         if tables and (found := self._db.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
             raise sqlite3.DatabaseError(found.splitlines()[-1])
-        for pragma in ("journal_mode = WAL", "synchronous = NORMAL", f"wal_autocheckpoint = {WAL_PAGES}"):
-            self._db.execute(f"PRAGMA {pragma}")
+        self._use_wal()
         if not tables:
             self._db.executescript(_TABLES)
         for role, *sums in self._db.execute(_SUMS):
             self._tally(role).add(*sums)
+
+    def _use_wal(self) -> None:
+        deadline = time.monotonic() + BUSY_S
+        while True:
+            try:
+                self._db.execute("PRAGMA journal_mode = WAL")
+                break
+            except sqlite3.OperationalError:  # here, SQLite does not itself wait for another process
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+        self._db.execute("PRAGMA synchronous = NORMAL")
+        self._db.execute(f"PRAGMA wal_autocheckpoint = {WAL_PAGES}")
 
     @contextlib.contextmanager
     def _trouble(self) -> Iterator[None]:

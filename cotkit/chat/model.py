@@ -10,13 +10,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import html
 import threading
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from cotkit import aio
-from cotkit.chat.config import SAMPLING, EndpointOptions, check_sampling, endpoint_options, refuse_unknown
+from cotkit.chat.config import (
+    SAMPLING,
+    EndpointOptions,
+    check_number,
+    check_sampling,
+    endpoint_options,
+    refuse_unknown,
+)
 from cotkit.chat.dialect import Call
 from cotkit.chat.endpoint import ENGINE_THREAD, Endpoint
 from cotkit.chat.errors import DOWN, TRANSIENT, BudgetExceeded, Failure, ModelError
@@ -56,6 +64,7 @@ class ChatModel:
     supports_n: several choices in one request; "auto" = at OpenAI only.
     rate_limit_patience: seconds of nothing but 429 until the endpoint is given up.
     endpoint_name: stands for host and port in rows, config.json and cache keys (for ports that change).
+    name: what messages and judges call it. client: see `from_client`. clock: for tests.
 
     Raises ValueError or TypeError for options that cannot work, before anything is asked.
     """
@@ -172,8 +181,7 @@ class ChatModel:
         others' is unknown; the ledger has the whole), else one each. What the cache holds is not asked again.
         Raises BudgetExceeded.
         """
-        if not isinstance(n, int) or n < 1:
-            raise ValueError(f"n must be a whole number, at least 1: got {n!r}")
+        check_number("n", n, least=1, whole=True)
         calls = [_call(messages, sampling, index) for index in range(n)]
         return await _in_engine(self._candidates(calls, ledger, role))
 
@@ -191,13 +199,8 @@ class ChatModel:
         except ParseError as error:
             complaint = error
         attempts = [*first.attempts, _parse_attempt(first, complaint)]
-        again = Call(
-            ask_again(call.messages, first.text, complaint, call.schema),
-            call.sampling,
-            call.sample_index,
-            call.schema,
-            call.logprobs,
-        )
+        follow_up = ask_again(call.messages, first.text, complaint, call.schema)
+        again = dataclasses.replace(call, messages=follow_up)
         second, second_key = await self._answer(again, ledger, role)
         second.attempts = [*attempts, *second.attempts]
         try:
@@ -388,8 +391,8 @@ def _call(
         raise ValueError("messages must be a text, or a list of {'role': ..., 'content': ...}")
     refuse_unknown(sampling, (*SAMPLING, "extra_body"), "sampling parameter", "; others go into extra_body")
     check_sampling(sampling, sampling.get("extra_body"))
-    if not isinstance(sample_index, int) or sample_index < 0:
-        raise ValueError(f"sample_index must be a whole number from 0 on, got {sample_index!r}")
+    check_number("sample_index", sample_index, least=0, whole=True)
+    check_number("logprobs", logprobs, least=0, whole=True, optional=True)
     given = {name: value for name, value in sampling.items() if value is not None}
     return Call(messages, given, sample_index, None if schema is None else json_schema(schema), logprobs)
 

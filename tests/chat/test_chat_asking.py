@@ -285,6 +285,12 @@ def test_endless_429_ends_with_a_readable_reason(serve):
     assert server.calls == calls < 400
 
 
+def test_an_endpoint_that_says_at_once_and_still_refuses_is_not_hammered(serve):
+    server = serve(lambda r: Reply(status=429, headers={"Retry-After": "0"}))
+    ask_all(model(server, rate_limit_patience=600, max_concurrency=4), [f"q{n}" for n in range(4)])
+    assert server.calls < 200
+
+
 def test_requests_a_minute_are_kept(serve):
     server = serve(lambda r: "4")
     clock = VirtualClock()

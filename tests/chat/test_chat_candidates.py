@@ -129,7 +129,7 @@ def test_a_spent_budget_stops_but_keeps_the_candidates_paid_for(serve, tmp_path)
 
 @pytest.mark.parametrize("n", [0, -1, 1.5, None])
 def test_n_is_a_whole_number(serve, n):
-    with pytest.raises(ValueError, match="n must be"):
+    with pytest.raises((TypeError, ValueError), match="n must be"):
         candidates(model(serve(lambda r: "4")), n)
 
 

@@ -70,7 +70,7 @@ def test_a_program_ends_without_warnings_and_without_the_key(serve):
         env={**os.environ, "MY_ENDPOINT_KEY": KEY}, capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     assert done.stdout.startswith("4\nChatModel(m at 127.0.0.1") and done.returncode == 1
-    assert "ModelError: no endpoint of n is usable" in done.stderr and "MY_ENDPOINT_KEY" not in done.stderr
+    assert "ModelError: no endpoint of n is usable" in done.stderr
     assert KEY not in done.stdout + done.stderr
     assert "Unclosed" not in done.stderr and "never" not in done.stderr
 

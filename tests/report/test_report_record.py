@@ -38,6 +38,24 @@ def test_a_statement_made_again_replaces_the_earlier_one_in_its_place(report):
     assert [(m["name"], m["value"]) for m in written(report)["metrics"]] == [("a", 2), ("b", 0)]
 
 
+def test_figures_whose_captions_begin_alike_get_files_of_their_own(report):
+    import matplotlib.pyplot as plt
+
+    captions = [f"{'a long caption ' * 6}{end}" for end in "abc"]
+    for caption in [*captions, captions[1]]:
+        report.figure(plt.figure(figsize=(1, 1)), caption)
+    assert len({figure["file"] for figure in written(report)["figures"]}) == 3
+    assert len(list((report.folder / "figures").iterdir())) == 3
+    assert not plt.get_fignums(), "a figure that was shown is closed"
+
+
+def test_no_key_of_the_environment_reaches_the_file(report, monkeypatch):
+    monkeypatch.setenv("SOME_TOKEN", "abc-very-secret")
+    report.finding("the endpoint said: bad key abc-very-secret")
+    assert "abc-very-secret" not in report.path.read_text()
+    assert "[key in SOME_TOKEN]" in report.path.read_text()
+
+
 def test_a_failed_check_fails_the_save_after_everything_is_written(report):
     report.check(True, "this holds")
     report.check(None, "nobody knows")

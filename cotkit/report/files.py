@@ -1,0 +1,65 @@
+"""Small files written whole or not at all, and JSON that any reader takes."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+import os
+import pathlib
+import re
+import tempfile
+import unicodedata
+from typing import Any
+
+
+def write_bytes(path: pathlib.Path, content: bytes) -> None:
+    """Write a file so that a reader sees the old one or the new one, never half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        os.chmod(temporary, 0o644)  # mkstemp's file is its owner's alone
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def write_text(path: pathlib.Path, text: str) -> None:
+    """`write_bytes` of UTF-8; lone surrogates are written as escapes."""
+    write_bytes(path, text.encode("utf-8", errors="backslashreplace"))
+
+
+def write_json(path: pathlib.Path, value: Any) -> None:
+    write_text(path, json.dumps(plain(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def plain(value: Any) -> Any:
+    """`value` in JSON's own types: numpy's numbers as numbers, nan and inf as None, the rest as text."""
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(item) for item in value]
+    if isinstance(value, (datetime.date, datetime.datetime)):
+        return value.isoformat()
+    if hasattr(value, "tolist"):  # numpy scalars and arrays, pandas series
+        return plain(value.tolist())
+    return str(value)
+
+
+def slug(text: str, fallback: str = "untitled") -> str:
+    """A short lower-case file name: "What refinement bought" -> "what-refinement-bought"."""
+    ascii_text = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
+    return re.sub(r"[^a-z0-9]+", "-", ascii_text).strip("-")[:60].strip("-") or fallback
+
+
+def now() -> str:
+    return datetime.datetime.now().astimezone().isoformat(timespec="seconds")

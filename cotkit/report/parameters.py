@@ -1,0 +1,278 @@
+"""A notebook's parameters: read from its `parameters` cell, and checked before a kernel starts.
+
+The cell holds one annotated and commented assignment a line:
+
+    n_problems: int = 40  # how many problems to take
+
+`read_parameters` gives name, type, default and comment of each. `resolve` fits given values (Python objects
+or a command line's text) to the types and refuses everything else: unknown names, wrong types, values that
+are not finite, and keys. papermill by itself runs on after an unknown name and takes "1e-3" for a string.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import io
+import math
+import os
+import re
+import tokenize
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+TYPE_NAMES = {
+    "int": int, "float": float, "str": str, "bool": bool, "list": list, "dict": dict, "None": None,
+    "Optional": typing.Optional, "Union": typing.Union, "Literal": typing.Literal, "Any": Any,
+}  # fmt: skip
+_WORDS = {"none": None, "null": None, "true": True, "false": False}
+
+
+@dataclass(frozen=True)
+class Parameter:
+    name: str
+    annotation: str  # as it stands in the cell; "" = none
+    kind: Any  # the type it means; None when there is no usable annotation
+    default: str  # source text
+    comment: str
+
+
+def parameters_cell(notebook: Mapping[str, Any], label: str = "the notebook") -> Mapping[str, Any]:
+    """The one code cell tagged `parameters`; ValueError when there is none or more than one."""
+    cells = [
+        cell
+        for cell in notebook["cells"]
+        if cell["cell_type"] == "code" and "parameters" in cell.get("metadata", {}).get("tags", [])
+    ]
+    if len(cells) != 1:
+        raise ValueError(f"{label} must have exactly one cell tagged `parameters`, it has {len(cells)}")
+    return cells[0]
+
+
+def read_parameters(notebook: Mapping[str, Any], label: str = "the notebook") -> list[Parameter]:
+    """The parameters in the order of the cell. ValueError for a cell that is no list of assignments."""
+    source = "".join(parameters_cell(notebook, label)["source"])
+    try:
+        statements = ast.parse(source).body
+    except SyntaxError as error:
+        raise ValueError(f"{label}: the parameters cell is not Python: {error}") from None
+    comments = _comments(source)
+    found = []
+    for statement in statements:
+        if isinstance(statement, ast.AnnAssign):
+            target, annotation = statement.target, ast.unparse(statement.annotation)
+        elif isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+            target, annotation = statement.targets[0], ""
+        else:
+            target = None
+        if not isinstance(target, ast.Name) or statement.value is None:
+            line = ast.unparse(statement).splitlines()[0]
+            raise ValueError(
+                f"{label}: the parameters cell may hold only `name: type = value  # what it is`, not {line!r}"
+            )
+        default = ast.get_source_segment(source, statement.value) or ""
+        lines = range(statement.end_lineno or 0, statement.lineno - 1, -1)
+        comment = next((comments[line] for line in lines if line in comments), "")
+        found.append(Parameter(target.id, annotation, _kind(annotation), default, comment))
+    return found
+
+
+def _comments(source: str) -> dict[int, str]:
+    """The comment on each line."""
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    return {t.start[0]: t.string.lstrip("#").strip() for t in tokens if t.type == tokenize.COMMENT}
+
+
+_ANNOTATION_NODES = (
+    ast.Expression, ast.Name, ast.Load, ast.Subscript, ast.Tuple, ast.BinOp, ast.BitOr, ast.Constant,
+)  # fmt: skip
+
+
+def _kind(annotation: str) -> Any:
+    """The type an annotation means, None when it is none we know. Nothing but type names is evaluated."""
+    if not annotation:
+        return None
+    tree = ast.parse(annotation, mode="eval")
+    if not all(isinstance(node, _ANNOTATION_NODES) for node in ast.walk(tree)):
+        return None
+    try:
+        kind = eval(compile(tree, "<annotation>", "eval"), {"__builtins__": {}}, TYPE_NAMES)
+    except (NameError, TypeError):
+        return None
+    return None if isinstance(kind, (str, int, tuple)) else kind
+
+
+def resolve(
+    notebook: Mapping[str, Any], given: Mapping[str, Any], label: str = "the notebook"
+) -> dict[str, Any]:
+    """`given`, each value as its parameter's type.
+
+    Raises ValueError for an unknown name, a type that does not fit, an unannotated parameter or a value that
+    looks like a key; the message lists what would be right.
+    """
+    known = {parameter.name: parameter for parameter in read_parameters(notebook, label)}
+    resolved = {}
+    for name, value in given.items():
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise ValueError(f"{label} has no parameter {name!r}.{hint} It has: {', '.join(known) or 'none'}")
+        parameter = known[name]
+        if parameter.kind is None:
+            what = f"the annotation {parameter.annotation!r}" if parameter.annotation else "no annotation"
+            raise ValueError(
+                f"{label}: parameter {name!r} has {what}, so a value cannot be checked; annotate it with "
+                f"one of {', '.join(TYPE_NAMES)}"
+            )
+        if holds_key(value):
+            raise ValueError(_KEY_REFUSED.format(name=name))
+        try:
+            resolved[name] = fit(parameter.kind, value)
+        except TypeError as error:
+            text = repr(value)
+            shown = text if len(text) <= 80 else text[:77] + "..."
+            raise ValueError(
+                f"parameter {name!r} of {label} is {parameter.annotation}; {shown} {error}"
+            ) from None
+        if _is_key_in_a_key_field(name, resolved[name]):
+            raise ValueError(_KEY_REFUSED.format(name=name))
+    return resolved
+
+
+def fit(kind: Any, value: Any) -> Any:
+    """`value` as the annotated type `kind`; TypeError that says why it does not fit.
+
+    Text is read as a command line means it: "5" is an int, "1e-3" a float, "true" a bool, "none" is None,
+    a list or dict is JSON or YAML. Nothing is rounded or cut: 5.5 is no int, 1 no bool, 7 no str.
+    """
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if kind is Any:
+        return value
+    if origin in (typing.Union, types.UnionType):
+        return _fit_union(arguments, value)
+    if origin is typing.Literal:
+        for option in arguments:
+            if (type(option) is type(value) and option == value) or str(option) == value:
+                return option
+        raise TypeError(f"is none of {', '.join(map(repr, arguments))}")
+    if kind in (None, types.NoneType):
+        if value is None or (isinstance(value, str) and value.lower() in ("none", "null")):
+            return None
+        raise TypeError("is not None")
+    if value is None:
+        raise TypeError("is allowed only where the annotation says `| None`")
+    container = origin or kind
+    if container in (list, dict):
+        return _fit_container(container, arguments, value)
+    return _SCALARS[container](value)
+
+
+def _fit_union(options: tuple[Any, ...], value: Any) -> Any:
+    # str last: it takes any text, "none" and "5" among it
+    for option in sorted(options, key=lambda option: option is str):
+        try:
+            return fit(option, value)
+        except TypeError:
+            continue
+    names = " or ".join(getattr(option, "__name__", str(option)) for option in options)
+    raise TypeError(f"is not {names.replace('NoneType', 'None')}")
+
+
+def _fit_container(container: type, arguments: tuple[Any, ...], value: Any) -> Any:
+    if isinstance(value, str):
+        try:
+            value = yaml.safe_load(value)
+        except yaml.YAMLError:
+            raise TypeError(f"is not a {container.__name__} written as JSON or YAML") from None
+    if container is list:
+        if not isinstance(value, (list, tuple)):
+            raise TypeError("is not a list, such as '[a, b]'")
+        return [fit(arguments[0] if arguments else Any, item) for item in value]
+    if not isinstance(value, dict):
+        raise TypeError("is not a dict, such as '{a: 1, b: 2}'")
+    key_kind, value_kind = arguments or (Any, Any)
+    return {fit(key_kind, key): fit(value_kind, item) for key, item in value.items()}
+
+
+def _fit_int(value: Any) -> int:
+    if isinstance(value, str) and re.fullmatch(r"\s*[+-]?\d+\s*", value):
+        return int(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise TypeError("is not a whole number")
+
+
+def _fit_float(value: Any) -> float:
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            raise TypeError("is not a number") from None
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        raise TypeError("is not a number")
+    if not math.isfinite(value):
+        raise TypeError("is not a finite number")
+    return float(value)
+
+
+def _fit_bool(value: Any) -> bool:
+    if isinstance(value, str):
+        value = _WORDS.get(value.lower())
+    if not isinstance(value, bool):
+        raise TypeError("is not true or false")
+    return value
+
+
+def _fit_str(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("is not text (put it in quotes)")
+    return value
+
+
+_SCALARS = {int: _fit_int, float: _fit_float, bool: _fit_bool, str: _fit_str}
+
+# Keys. Parameters are saved in the executed notebook and in the report, so no key may be one.
+_KEY_FORMS = re.compile(
+    r"\b(?:[spr]k|csk)-(?=[\w-]*\d)[\w-]{10,}|\b(?:hf|gsk|fw|r8|gh[pousr])_[A-Za-z0-9]{20,}"
+    r"|\b(?:xai|nvapi|pplx|glpat)-[\w-]{16,}|\bgithub_pat_\w{20,}|\bAKIA[A-Z0-9]{16}\b|\bAIza[\w-]{30,}"
+    r"|\bBearer\s+\S{8,}|\beyJ[\w-]{10,}\.[\w-]{10,}|://[^/\s:@]+:[^/\s@]+@"
+    r"|[?&](?:api[-_]?key|key|token|access_token|secret)=[^&\s]{6,}"
+)
+_SECRET_NAME = re.compile(r"(^|_)(api_?key|key|token|secret|password|passwd|credential)s?$", re.IGNORECASE)
+_KEY_REFUSED = (  # the value is not repeated
+    "parameter {name!r} looks like a key. Parameters are saved in the notebook and the report: put the key "
+    "in an environment variable and give the NAME of that variable"
+)
+_VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def environment_secrets() -> dict[str, str]:
+    """Value -> variable name of what looks like a key in the environment, the longest first."""
+    found = {
+        value: name
+        for name, value in os.environ.items()
+        if _SECRET_NAME.search(name) and len(value) >= 8 and not value.isdigit()
+    }
+    return dict(sorted(found.items(), key=lambda item: -len(item[0])))
+
+
+def holds_key(value: Any) -> bool:
+    """True when a value, or anything in it, has a known key's form or is one of the environment's keys."""
+    if isinstance(value, dict):
+        return any(holds_key(item) for item in value.values())
+    if isinstance(value, (list, tuple)):
+        return any(holds_key(item) for item in value)
+    if not isinstance(value, str):
+        return False
+    return bool(_KEY_FORMS.search(value)) or any(secret in value for secret in environment_secrets())
+
+
+def _is_key_in_a_key_field(name: str, value: Any) -> bool:
+    """Text in a parameter such as `api_key` or `api_key_env` that cannot be the name of a variable."""
+    field = _SECRET_NAME.search(name.removesuffix("_env"))
+    return bool(field and isinstance(value, str) and value and not _VARIABLE_NAME.fullmatch(value))

@@ -1,0 +1,120 @@
+r"""Days and times of the day, in the notations people write them in.
+
+`2024-01-05`, `5 Jan 2024`, `January 5th, 2024`, `01/05/2024` (month first; day first where that is the only
+reading), `05.01.2024`, `Friday, 5 January 2024`. `3:30 PM`, `15:30`, `3 p.m.`, `noon`.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+from cotkit.verify.normalise import CACHED
+from cotkit.verify.verdicts import Outcome
+
+MONTHS = re.findall(
+    r"\w+", "january february march april may june july august september october november december"
+)
+MONTH = "|".join(f"{name[:3]}(?:{name[3:]})?" if name != "may" else "may" for name in MONTHS) + "|sept"
+WEEKDAY = re.compile(r"^(?:mon|tues?|wed(?:nes)?|thurs?|fri|sat(?:ur)?|sun)(?:day)?,? (?:the )?", re.I)
+DAY = r"(?P<d>\d{1,2})(?:st|nd|rd|th)?"
+FORMS = [
+    re.compile(r"(?P<y>\d{4})[-/.](?P<m>\d{1,2})[-/.](?P<d>\d{1,2})(?:[T ]00:00(?::00)?)?"),
+    re.compile(r"(?P<m>\d{1,2})/(?P<d>\d{1,2})/(?P<y>\d{4})"),
+    re.compile(r"(?P<d>\d{1,2})[/.-](?P<m>\d{1,2})[/.-](?P<y>\d{4})"),
+    re.compile(rf"(?:the )?{DAY},?[ -](?:of )?(?P<name>{MONTH})\.?(?:,?[ -](?P<y>\d{{4}}))?", re.I),
+    re.compile(rf"(?P<name>{MONTH})\.? (?:the )?{DAY}(?:,? (?P<y>\d{{4}}))?", re.I),
+    re.compile(rf"(?P<y>\d{{4}}),?[ -](?P<name>{MONTH})\.?[ -]{DAY}", re.I),
+]
+CLOCK = re.compile(
+    r"(?P<h>\d{1,2})(?:[:.](?P<min>\d{2})(?::(?P<s>\d{2}))?)? ?(?P<half>[ap]\.?m\.?)?(?: o'clock)?", re.I
+)
+NAMED_TIMES = {"noon": 12 * 3600, "midday": 12 * 3600, "midnight": 0}
+
+
+class Clock(NamedTuple):
+    seconds: int
+    half_known: bool  # False: "3:30" may be morning or afternoon
+    plain: bool  # h:mm and nothing else, which may also be a ratio
+
+
+@lru_cache(CACHED)
+def read_date(text: str) -> tuple[int | None, int, int] | None:
+    """(year or None, month, day) of a canonical text, None when it is no day."""
+    if len(text) > 40 or not any(sign.isdigit() for sign in text):
+        return None
+    text = WEEKDAY.sub("", text)
+    for form in FORMS:
+        if match := form.fullmatch(text):
+            part = match.groupdict()
+            month = MONTHS.index(full_month(part["name"])) + 1 if part.get("name") else int(part["m"])
+            year, day = part["y"] and int(part["y"]), int(part["d"])
+            try:
+                datetime.date(year or 2000, month, day)
+            except ValueError:
+                continue
+            return year, month, day
+    return None
+
+
+def full_month(name: str) -> str:
+    return next(month for month in MONTHS if month.startswith(name.lower()[:3]))
+
+
+@lru_cache(CACHED)
+def read_clock(text: str) -> Clock | None:
+    if text.lower() in NAMED_TIMES:
+        return Clock(NAMED_TIMES[text.lower()], True, False)
+    match = CLOCK.fullmatch(text)
+    if (
+        not match
+        or not (match["min"] or match["half"] or "clock" in text)
+        or ("." in text and not match["half"])
+    ):
+        return None
+    hours, minutes, seconds = (int(match[part] or 0) for part in ("h", "min", "s"))
+    if hours > 23 or minutes > 59 or seconds > 59 or (match["half"] and not 1 <= hours <= 12):
+        return None
+    if match["half"]:
+        hours = hours % 12 + 12 * (match["half"][0] in "pP")
+    plain = not match["half"] and not match["s"] and "clock" not in text
+    return Clock(
+        (hours * 60 + minutes) * 60 + seconds, bool(match["half"]) or hours > 12 or hours == 0, plain
+    )
+
+
+def compare_dates(reference: str, prediction: str, asked: bool) -> Outcome | None:
+    """None: neither is a day. `asked`: the answer type says date."""
+    gold, answer = read_date(reference), read_date(prediction)
+    if gold is None and not asked:
+        return None if answer is None else Outcome(False, "date", "the reference is no date")
+    if gold is None:
+        return Outcome(None, "date", "the reference is not read as a date")
+    if answer is None:
+        return Outcome(False, "date", "no date")
+    if gold[1:] != answer[1:]:
+        return Outcome(False, "date", "another day")
+    if None in (gold[0], answer[0]) and gold[0] != answer[0]:
+        return Outcome(None, "date", "the year is missing on one side")
+    return Outcome(gold[0] == answer[0], "date", "the same day" if gold[0] == answer[0] else "another year")
+
+
+def compare_clocks(reference: str, prediction: str, asked: bool) -> Outcome | None:
+    """None: not two times, or two that could be ratios too and are left to that stage."""
+    gold, answer = read_clock(reference), read_clock(prediction)
+    if gold is None or answer is None:
+        if not asked and all(clock is None or clock.plain for clock in (gold, answer)):
+            return None
+        if gold is None and asked:
+            return Outcome(None, "time", "the reference is not read as a time")
+        return Outcome(False, "time", "only one side is a time of the day")
+    if gold.seconds == answer.seconds:
+        return Outcome(True, "time", "the same time")
+    apart = abs(gold.seconds - answer.seconds)
+    if apart == 12 * 3600 and not (gold.half_known and answer.half_known):
+        if gold.plain and answer.plain:
+            return Outcome(None, "time", "12 hours apart, and am or pm is not said")
+        return Outcome(True, "time", "am or pm is missing on one side")
+    return Outcome(False, "time", "another time")

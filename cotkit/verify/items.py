@@ -1,0 +1,177 @@
+r"""Lists, tuples, sets, vectors: `1, 2 and 3`, `(1,2)`, `[1, 2]`, `\{1,2\}`, `\langle 1,2\rangle`, `\pm 3`.
+
+What the brackets say about order: braces and bare lists have none, round, square and angle brackets have.
+Round against square is another answer. Items are compared by the whole ladder, `values`.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+from cotkit.verify.arithmetic import read_number
+from cotkit.verify.normalise import CACHED, is_closed, key
+from cotkit.verify.verdicts import PENDING, Outcome, Values, all_true
+
+MOST_UNORDERED = 30  # items left after the equal ones are paired: n * n comparisons
+LONGEST_WORD_ITEM = 4  # words; a sentence with commas is no list
+
+SEPARATOR = re.compile(r",? (?:and|or|&) |[,;]|\\[{}]|[()\[\]{}]|\\langle|\\rangle")
+GROUPED = re.compile(r"\d,(?=\d{3}(?!\d))")
+UNORDERED, ORDERED = {"curly", "bare"}, {"round", "square", "angle"}
+OTHER_BRACKETS = {frozenset(pair) for pair in (("round", "square"), ("curly", "round"), ("curly", "square"))}
+
+
+class Items(NamedTuple):
+    kind: str  # bare, curly, round, square, angle
+    items: tuple[str, ...]
+    words_joined: bool = False  # a bare list that says "and" or "or"
+
+
+@lru_cache(CACHED)
+def read_items(text: str) -> Items | None:
+    """The items of a canonical text, None when it is one value."""
+    if r"\pm" in text:
+        plus, minus = (re.sub(r"\\pm ?", sign, text) for sign in "+-")
+        return Items("bare", (plus.removeprefix("+").strip(), minus.strip()), False)
+    for kind, left, right in (
+        ("curly", "\\{", "\\}"),
+        ("curly", "{", "}"),
+        ("angle", "\\langle", "\\rangle"),
+    ):
+        if text.startswith(left) and text.endswith(right):
+            inner = text[len(left) : -len(right)]
+            if left == "{" and (
+                not is_closed(text) or (not split_list(inner)[1:] and read_number(inner) is None)
+            ):
+                continue
+            return None if re.search(r"\||: ", inner) else Items(kind, split_list(inner))
+    if text == "\\emptyset":
+        return Items("curly", ())
+    if text[:1] in ("(", "[") and is_closed(text):
+        items = split_list(text[1:-1])
+        kind = "round" if text[0] == "(" else "square"
+        return Items(kind, items) if len(items) > 1 or kind == "square" else None
+    items = split_list(text)
+    if len(items) < 2 or any(len(item.split()) > LONGEST_WORD_ITEM and item[:1].isalpha() for item in items):
+        return None
+    return Items("bare", items, bool(re.search(r" (?:and|or|&) ", text)))
+
+
+def split_list(text: str) -> tuple[str, ...]:
+    """The pieces between commas, semicolons, "and" and "or" that stand in no bracket; () for nothing."""
+    if not text.strip():
+        return ()
+    found = list(SEPARATOR.finditer(text))
+    spaced = any(match[0] not in (",", ";") or text[match.end() : match.end() + 1] == " " for match in found)
+    pieces, depth, start, by_semicolon = [], 0, 0, False
+    top = []
+    for match in found:
+        sign = match[0]
+        if sign in ("(", "[", "{", "\\{", "\\langle"):
+            depth += 1
+        elif sign in (")", "]", "}", "\\}", "\\rangle"):
+            depth -= 1
+        elif depth == 0:
+            top.append(match)
+    by_semicolon = any(match[0] == ";" for match in top)
+    for match in top:
+        grouped = match[0] == "," and GROUPED.match(text, max(match.start() - 1, 0)) and spaced
+        if grouped or (by_semicolon and match[0] == ","):
+            continue
+        pieces.append(text[start : match.start()])
+        start = match.end()
+    pieces.append(text[start:])
+    return tuple(piece.strip() for piece in pieces if piece.strip())
+
+
+def compare_items(
+    reference: Items | None, prediction: Items | None, order: bool | None, bare_in_order: bool, values: Values
+) -> Outcome:
+    """Two lists, or one value (None) against several. `order`: True, False, or None = as the brackets say."""
+    if reference is None or prediction is None:
+        return Outcome(False, "items", "one value against several")
+    kinds = {reference.kind, prediction.kind}
+    if order is None and frozenset(kinds) in OTHER_BRACKETS and len(kinds) == 2:
+        return vector(reference, prediction, values) or Outcome(False, "items", "other brackets")
+    if order is None:
+        order = bool(kinds & ORDERED) or (kinds == {"bare"} and bare_in_order)
+    if not order:
+        deduplicate = "curly" in kinds
+        gold, answer = (
+            distinct(side.items) if deduplicate else side.items for side in (reference, prediction)
+        )
+        return same_set(gold, answer, values)
+    outcome = same_list(reference.items, prediction.items, values)
+    reordered = (reference.kind, prediction.kind) == ("bare", "square") and not bare_in_order
+    if outcome.correct is False and reordered and same_set(reference.items, prediction.items, values).correct:
+        return Outcome(None, "items", "the same items in another order")
+    return outcome
+
+
+def vector(reference: Items, prediction: Items, values: Values) -> Outcome | None:
+    """A column of a matrix, `[[1],[2]]`, against a tuple, `(1,2)`."""
+    columns = []
+    for side in (reference, prediction):
+        rows = [read_items(item) for item in side.items]
+        column = side.kind == "square" and all(
+            row and row.kind == "square" and len(row.items) == 1 for row in rows
+        )
+        columns.append(tuple(row.items[0] for row in rows) if column and len(rows) > 1 else None)
+    if (columns[0] is None) == (columns[1] is None) or "curly" in (reference.kind, prediction.kind):
+        return None
+    return same_list(columns[0] or reference.items, columns[1] or prediction.items, values)
+
+
+def distinct(items: tuple[str, ...]) -> tuple[str, ...]:
+    seen = {}
+    for item in items:
+        number = read_number(item)
+        seen.setdefault((number.value, number.pi) if number else key(item), item)
+    return tuple(seen.values())
+
+
+def same_list(reference: tuple[str, ...], prediction: tuple[str, ...], values: Values) -> Outcome:
+    if len(reference) != len(prediction):
+        return Outcome(False, "items", f"{len(prediction)} items instead of {len(reference)}")
+    return all_true(values(*pair) for pair in zip(reference, prediction, strict=True)).by("items")
+
+
+def same_set(reference: tuple[str, ...], prediction: tuple[str, ...], values: Values) -> Outcome:
+    """One-to-one, in any order."""
+    if len(reference) != len(prediction):
+        return Outcome(False, "items", f"{len(prediction)} items instead of {len(reference)}")
+    in_order = same_list(reference, prediction, values)
+    if in_order.correct or in_order.method == PENDING:
+        return in_order
+    gold, answer = list(reference), list(prediction)
+    for item in reference:
+        twin = next((other for other in answer if key(other) == key(item)), None)
+        if twin is not None:
+            gold.remove(item)
+            answer.remove(twin)
+    if len(gold) > MOST_UNORDERED:
+        return Outcome(None, "items", f"more than {MOST_UNORDERED} items in another order")
+    table = [[values(one, other) for other in answer] for one in gold]
+    if matched(table, {True}):
+        return Outcome(True, "items", "the same items")
+    if not matched(table, {True, None}):
+        return Outcome(False, "items", "an item has no partner")
+    return next(cell for row in table for cell in row if cell.correct is None)
+
+
+def matched(table: list[list[Outcome]], accepted: set[bool | None]) -> bool:
+    """Is there a one-to-one pairing over the accepted cells? (Kuhn's augmenting paths)"""
+    partner: dict[int, int] = {}
+
+    def find(row: int, seen: set[int]) -> bool:
+        for column, cell in enumerate(table[row]):
+            if cell.correct in accepted and column not in seen:
+                seen.add(column)
+                if column not in partner or find(partner[column], seen):
+                    partner[column] = row
+                    return True
+        return False
+
+    return all(find(row, set()) for row in range(len(table)))

@@ -1,0 +1,263 @@
+r"""Values with units: `$2.5 million`, `5 cm`, `30^\circ`, `12.5%`, `4 apples`, `2 hours 30 minutes`.
+
+`read_quantity` splits a canonical text into a value and what is counted or measured; `compare_quantities`
+applies the unit policies of docs/verification.md: a unit may be missing, is converted exactly where both are
+given, and another dimension is another answer. A noun the unit table does not know ("4 apples") may be
+missing too; two different nouns with the same number cannot be decided.
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from functools import lru_cache
+from itertools import pairwise, product
+from typing import NamedTuple
+
+from cotkit.verify.arithmetic import read_number
+from cotkit.verify.normalise import CACHED, canonical
+from cotkit.verify.numbers import Number, compare_numbers
+from cotkit.verify.policy import AnswerPolicy
+from cotkit.verify.units import Unit, read_unit
+from cotkit.verify.verdicts import Outcome, Values, first_true
+
+MOST_SPLITS = 40
+CURRENCY_FIRST = re.compile(
+    r"(?P<sign>[+-]?) ?(?P<currency>(?:US)?\\\$|[€£¥₹]|(?:USD|EUR|GBP|JPY|CNY|INR|Rs\.?)(?= ?\d)) ?"
+    r"(?P<rest>.+)"
+)
+SHORT_SCALE = re.compile(r"(.*\d) ?([kKMBm])n?(?![A-Za-z])(.*)")
+SHORT_SCALES = {"k": "thousand", "K": "thousand", "M": "million", "m": "million", "B": "billion"}
+AMOUNT = re.compile(
+    r"[-+]?\d[\d.,/ ]*(?:(?<= )(?:hundred|thousand|million|billion|trillion)\b)?|\\frac\{\d+\}\{\d+\}"
+)
+CURRENCY_WORD = re.compile(r"^(?:US )?(?:dollars?|euros?|pounds?|yen|rupees?|USD|EUR|GBP)\b", re.I)
+ABOUT = re.compile(
+    r"^(?:about|approximately|approx\.?|around|roughly|exactly|a total of|\\approx|~|≈)\s*", re.I
+)
+SPLIT = re.compile(r" |(?<=[\d.)}])(?=[A-Za-zμΩÅ€£¥₹¢%\\])|(?=\^\\circ)|(?<=\\pi)(?=[A-Z])")
+NUMERIC = re.compile(
+    r"(?:\\(?:frac|sqrt|pi|cdot|times)(?![A-Za-z])|(?<![A-Za-z])[ex](?![A-Za-z])|[-+*/^(){}\[\]\d. ])+"
+)
+SUM_PART = re.compile(r"(?:,|and| )*([\d./]+) ?([A-Za-z]+)")
+NOUN = re.compile(r"(?=.*[A-Za-z]{3})[A-Za-z][A-Za-z'’ -]*(?: ?/ ?[A-Za-z]+)?")
+NO_NOUN = re.compile(
+    r"\b(?:and|or|not|no|but|nor|if|then|is|isn't|are|was|were|than|because|when|where|mod|choose|more|less|least"
+    r"|most|else|either|neither|maybe|perhaps|unless|except|to|vs|versus|plus|minus|times|over|squared|cubed|by)\b",
+    re.I,
+)
+PLURALS = {"people": "person", "children": "child", "men": "man", "women": "woman"}
+PLURALS |= {"mice": "mouse", "dice": "die"}
+BIG = re.compile(r"^(?:hundred|thousand|million|billion|trillion|dozen|half|thirds?|quarters?)s?$", re.I)
+OPTION_OR_YES_NO = re.compile(r"\(?[A-Ha-h]\)|\(?[A-H]|yes|no|true|false", re.I)
+
+
+class Quantity(NamedTuple):
+    """`text` is the value as written, `number` the value where it is a number; `units` are the readings of
+    the unit ("pounds" has two), `noun` what is counted; `glued`: one letter right after a digit, `5m`."""
+
+    text: str
+    number: Number | None
+    units: tuple[Unit, ...] = ()
+    noun: str = ""
+    glued: bool = False
+
+
+@lru_cache(CACHED)
+def read_quantity(text: str) -> Quantity | None:
+    """A number with its unit or noun, from a canonical text; None when it is neither."""
+    text = ABOUT.sub("", text)
+    if (number := read_number(text)) is not None:
+        return Quantity(text, number)
+    if match := CURRENCY_FIRST.fullmatch(text):
+        return money(match)
+    places = [match.span() for match in SPLIT.finditer(text)][:MOST_SPLITS]
+    for start, end in places:
+        value, rest = text[:start].strip(), text[end:].strip(" ")
+        if value and (units := read_unit(bare_unit(rest))) and is_numeric(value):
+            glued = start == end and len(rest) == 1 and rest.isalpha()
+            return Quantity(value, read_number(value), units, glued=glued)
+    if (total := sum_of_parts(text)) is not None:
+        return total
+    for start, end in reversed(places):
+        value, rest = text[:start].strip(), text[end:].strip()
+        is_noun = start != end and NOUN.fullmatch(rest) and not NO_NOUN.search(rest) and not BIG.match(rest)
+        if is_noun and (number := read_number(value)) is not None:
+            return Quantity(value, number, noun=rest)
+    return None
+
+
+def bare_unit(unit: str) -> str:
+    unit = re.sub(r"^(?:of )?(?:an?|the) ", "", unit)
+    return unit[1:-1] if unit[:1] in "([" and unit[-1:] in ")]" and unit.count(unit[0]) == 1 else unit
+
+
+def is_numeric(value: str) -> bool:
+    r"""A value without symbols of algebra: digits, roots, `\pi`; so `2n m` is no length."""
+    if read_number(value) is not None:
+        return True
+    return bool(NUMERIC.fullmatch(value) and re.search(r"\d|\\pi", value)) and value[-1] not in "+-*/^,(["
+
+
+def money(match: re.Match) -> Quantity | None:
+    """`$2.5M`, `-$5`, `$18 per day`: the sign of the currency as a unit after the amount."""
+    rest = match["rest"]
+    if scaled := SHORT_SCALE.fullmatch(rest):
+        rest = f"{scaled[1]} {SHORT_SCALES[scaled[2]]}{scaled[3]}"
+    amount = AMOUNT.match(rest)
+    if not amount:
+        return None
+    after = CURRENCY_WORD.sub("", rest[amount.end() :].strip()).strip()
+    unit = "USD" if "$" in match["currency"] else match["currency"].strip()
+    quantity = read_quantity(f"{match['sign']}{amount[0].strip()} {unit} {after}".strip())
+    if quantity is None and NOUN.fullmatch(after) and not NO_NOUN.search(after):
+        quantity = read_quantity(f"{match['sign']}{amount[0].strip()} {unit}")
+    return quantity
+
+
+def sum_of_parts(text: str) -> Quantity | None:
+    """`2 hours 30 minutes`, `5 ft 3 in`: the sum in the first unit."""
+    parts = list(SUM_PART.finditer(text))
+    if len(parts) < 2 or "".join(part[0] for part in parts) != text:
+        return None
+    values = [read_number(part[1]) for part in parts]
+    units = [read_unit(part[2]) for part in parts]
+    if not all(values) or not all(units):
+        return None
+    first = [unit[0] for unit in units]
+    if len({unit.dimension for unit in first}) > 1 or any(unit.offset for unit in first):
+        return None
+    if any(a.factor <= b.factor for a, b in pairwise(first)):
+        return None
+    total = sum(value.value * unit.factor for value, unit in zip(values, first, strict=True))
+    return Quantity(text, Number(total / first[0].factor), (first[0],))
+
+
+def is_plain_value(text: str) -> bool:
+    """One number, quantity, option letter, yes or no, with nothing round it."""
+    text = canonical(text) if len(text) <= 200 else ""
+    quantity = read_quantity(text) if text else None
+    if quantity is not None:
+        return len(quantity.noun.split()) <= 2
+    return bool(OPTION_OR_YES_NO.fullmatch(text))
+
+
+class Rules(NamedTuple):
+    """What a comparison of values needs to know."""
+
+    policy: AnswerPolicy
+    tolerance: float | None = None
+    unit_expected: bool = False  # the answer type says it is a number, so `5m` is no product
+
+
+def compare_quantities(reference: Quantity, prediction: Quantity, rules: Rules, values: Values) -> Outcome:
+    if reference.units and prediction.units:
+        return with_units(reference, prediction, rules, values)
+    if reference.units or prediction.units:
+        return one_unit_missing(reference, prediction, rules, values)
+    outcome = same_unit(reference, prediction, rules, values)
+    if outcome.correct and reference.noun and prediction.noun:
+        return same_noun(reference.noun, prediction.noun, outcome)
+    return outcome
+
+
+def same_unit(reference: Quantity, prediction: Quantity, rules: Rules, values: Values) -> Outcome:
+    if reference.number is None or prediction.number is None:
+        return values(reference.text, prediction.text)
+    return compare_values(reference.number, prediction.number, rules)
+
+
+def compare_values(reference: Number, prediction: Number, rules: Rules) -> Outcome:
+    correct, reason = compare_numbers(reference, prediction, rules.policy, rules.tolerance)
+    return Outcome(correct, "number", reason)
+
+
+def with_units(reference: Quantity, prediction: Quantity, rules: Rules, values: Values) -> Outcome:
+    pairs = [
+        (a, b)
+        for a, b in product(reference.units, prediction.units)
+        if a.without_angle() == b.without_angle() and bool(a.dimension) == bool(b.dimension)
+    ]
+    if not pairs:
+        bases = [{base for base, _ in quantity.units[0].dimension} for quantity in (reference, prediction)]
+        if {"s"} in bases and {"month"} in bases:
+            return Outcome(None, "quantity", "months and years have no fixed length in days")
+        return Outcome(False, "quantity", "another unit")
+    return first_true(converted(reference, prediction, a, b, rules, values) for a, b in pairs)
+
+
+def converted(
+    reference: Quantity, prediction: Quantity, own: Unit, other: Unit, rules: Rules, values: Values
+) -> Outcome:
+    if own == other:
+        return same_unit(reference, prediction, rules, values).by("quantity")
+    if not rules.policy.convert_units:
+        return Outcome(False, "quantity", "another unit (conversion is off)")
+    factor, pi = own.factor / other.factor, own.pi - other.pi
+    if reference.number is None or prediction.number is None:
+        factor_text = rf"\frac{{{factor.numerator}}}{{{factor.denominator}}} \cdot \pi^{{{pi}}}"
+        return values(rf"({reference.text}) \cdot {factor_text}", prediction.text)
+    shift = (own.offset - other.offset) / other.factor
+    gold = Number(
+        reference.number.value * factor + shift,
+        reference.number.pi + pi,
+        moved(reference.number.quantum, factor),
+    )
+    return compare_values(gold, prediction.number, rules).by("quantity")
+
+
+def moved(quantum: int | None, factor: Fraction) -> int | None:
+    """The last written digit after a conversion; only a power of ten keeps it in place."""
+    if quantum is None:
+        return None
+    for power in range(-30, 31):
+        if factor == Fraction(10) ** power:
+            return quantum + power
+    return quantum - 1000
+
+
+def one_unit_missing(reference: Quantity, prediction: Quantity, rules: Rules, values: Values) -> Outcome:
+    measured, bare = (reference, prediction) if reference.units else (prediction, reference)
+    outcome = same_unit(reference, prediction, rules, values).by("quantity")
+    if bare.noun:
+        if outcome.correct:
+            return Outcome(None, "quantity", "the same number of two different things")
+        return outcome
+    unit = measured.units[0]
+    if unit.dimension == (("percent", 1),):
+        if not rules.policy.percent_as_fraction:
+            return outcome._replace(correct=False, reason="a percentage against a plain number")
+        return first_true([outcome, percent_as_fraction(reference, prediction, rules)]).by("percent")
+    if not rules.policy.unit_may_be_missing:
+        return Outcome(False, "quantity", "the unit is missing") if outcome.correct else outcome
+    if unit.dimension == (("angle", 1),) and bare.number is not None and bare.number.pi:  # 60 degrees, \pi/3
+        radians = bare._replace(units=read_unit("rad"))
+        pair = (reference, radians) if bare is prediction else (radians, prediction)
+        return with_units(*pair, rules, values)
+    if outcome.correct and measured.glued and not rules.unit_expected:
+        return Outcome(None, "quantity", "a unit or a symbol? answer_type='quantity' or 'algebra' decides")
+    return outcome
+
+
+def percent_as_fraction(reference: Quantity, prediction: Quantity, rules: Rules) -> Outcome:
+    sides = []
+    for quantity in (reference, prediction):
+        number = quantity.number
+        if number is None:
+            return Outcome(False, "percent", "different values")
+        if quantity.units:
+            quantum = None if number.quantum is None else number.quantum - 2
+            number = number._replace(value=number.value / 100, quantum=quantum)
+        sides.append(number)
+    return compare_values(*sides, rules)
+
+
+def same_noun(reference: str, prediction: str, outcome: Outcome) -> Outcome:
+    sides = [
+        {PLURALS.get(word, word.removesuffix("s")) for word in re.findall(r"[a-z]+|/", noun.lower())}
+        for noun in (reference, prediction)
+    ]
+    rates = [bool({"per", "a", "each", "every", "/"} & side) for side in sides]
+    if (sides[0] <= sides[1] or sides[1] <= sides[0]) and rates[0] == rates[1]:
+        return outcome
+    return Outcome(None, "quantity", "the same number of two different things")

@@ -1,0 +1,161 @@
+r"""Equations and named values: `x = 5`, `5 = x`, `f(x) = x^2`, `Area: 12`, `2 + 3 = 5`, `x = 1, y = 2`.
+
+A name in front of a value is set aside when the other side gives the value alone; two different symbols are
+two different answers. Equations that define nothing (`2x + 4y - 3 = 0`) go to the symbolic stage whole.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+from cotkit.verify.arithmetic import read_number
+from cotkit.verify.items import Items, compare_items, read_items, split_list
+from cotkit.verify.normalise import CACHED, is_closed, key, split_top
+from cotkit.verify.verdicts import Outcome, Values, all_true
+
+NO_NAME = r"(?!frac|sqrt|pi\b|in\b|cdot|times|le\b|ge\b|infty|emptyset)"
+SYMBOL = rf"(?:\\{NO_NAME}[A-Za-z]+ ?(?:\{{\w+\}})?|[A-Za-z])(?:_\w+|_\{{[^{{}}=]*\}})?'*"
+FIGURE = r"m? ?\\(?:angle|overline|vec|hat|bar) ?\{?[A-Z]{1,3}\}?|[A-Z]{2,3}|\| ?\w+ ?\|"
+NAME = re.compile(
+    rf"(?:{SYMBOL}|{FIGURE}|[A-Za-z]\^\{{?-1\}}?)(?: ?\([^()=]*\))?"
+    rf"|\\frac\{{d ?{SYMBOL}\}}\{{d ?{SYMBOL}\}}"
+)
+FUNCTION = re.compile(r"[A-Za-z]'?\^?(?:\{-1\})?\([a-z]\)|y'?")
+LABEL = re.compile(r"(?=.*[A-Za-z]{3})[A-Za-z][A-Za-z' -]{1,40}")
+EQUALS = re.compile(r"(?<![<>!\\:])=|\\approx|:=")
+
+
+class Relation(NamedTuple):
+    """`name` "" = a computed chain (`2+3=5`); `value` None = an equation that gives no value."""
+
+    name: str
+    value: str | None
+    label: bool = False  # the name is words ("Area"), not a symbol
+
+
+@lru_cache(CACHED)
+def read_relation(text: str) -> Relation | None:
+    """None: the text is no equation and no labelled value."""
+    parts = [part.strip() for part in split_top(EQUALS.sub("=", text), "=")]
+    if len(parts) == 1:
+        label, colon, rest = text.partition(": ")
+        if colon and LABEL.fullmatch(label) and rest.strip():
+            return Relation(label, rest.strip(), True)
+        return None
+    if not all(parts):
+        return Relation("", None)
+    left, last = parts[0], parts[-1]
+    if is_name(left):
+        return Relation(left, last, bool(LABEL.fullmatch(left)))
+    if len(parts) == 2 and is_name(last):
+        return Relation(last, left, bool(LABEL.fullmatch(last)))
+    numbers = read_number(left), read_number(last)
+    if numbers[0] is None or (numbers[1] is not None and numbers[0].value != numbers[1].value):
+        return Relation("", None)  # 2x + 3 = 5, or 2 + 2 = 5
+    return Relation("", last)
+
+
+def is_name(text: str) -> bool:
+    return bool(NAME.fullmatch(text) or LABEL.fullmatch(text) or is_names(text))
+
+
+def is_names(text: str) -> bool:
+    """`(x, y)`"""
+    if not (text.startswith("(") and is_closed(text)):
+        return False
+    items = split_list(text[1:-1])
+    return len(items) > 1 and all(re.fullmatch(SYMBOL, item) for item in items)
+
+
+@lru_cache(CACHED)
+def read_assignments(text: str) -> dict[str, str] | Items | None:
+    """`x=1, y=2` as {name: value}; `x=1 or x=2` as the items 1, 2; None when it is neither."""
+    if "=" not in text:
+        return None
+    whole = read_relation(text)
+    if whole and whole.value is not None and is_names(whole.name):
+        names, values = split_list(whole.name[1:-1]), read_items(whole.value)
+        if values and len(values.items) == len(names):
+            return dict(zip(names, values.items, strict=True))
+        return None
+    relations = [read_relation(piece) for piece in split_list(text)]
+    if len(relations) < 2 or any(r is None or not r.name or r.value is None for r in relations):
+        return None
+    names = [relation.name for relation in relations]
+    if len(set(names)) == 1:
+        return Items("curly", tuple(relation.value for relation in relations))
+    if len(set(names)) == len(names):
+        return {key(relation.name): relation.value for relation in relations}
+    return None
+
+
+def compare_assignments(reference: str, prediction: str, values: Values) -> Outcome | None:
+    gold, answer = read_assignments(reference), read_assignments(prediction)
+    if gold is None and answer is None:
+        return None
+    if isinstance(gold, dict) and isinstance(answer, dict):
+        return by_name(gold, answer, values)
+    sides = []
+    for side, text in ((gold, reference), (answer, prediction)):
+        if isinstance(side, dict):
+            side = Items("round", tuple(side.values()))
+        elif side is None:
+            relation = read_relation(text)
+            side = read_items(relation.value if relation and relation.value else text)
+        sides.append(side)
+    return compare_items(*sides, None, False, values).by("assignments")
+
+
+def by_name(gold: dict[str, str], answer: dict[str, str], values: Values) -> Outcome:
+    if gold.keys() != answer.keys():
+        return Outcome(False, "assignments", "other names")
+    return all_true(values(value, answer[name]) for name, value in gold.items()).by("assignments")
+
+
+def compare_relations(reference: str, prediction: str, values: Values) -> Outcome | None:
+    """None: no equation on either side, or two whose equality is for the symbolic stage."""
+    gold, answer = read_relation(reference), read_relation(prediction)
+    if gold is None and answer is None:
+        return None
+    if gold is None or answer is None:
+        return value_against_relation(reference, prediction, gold or answer, values)
+    if gold.value is None or answer.value is None:
+        return None
+    if other_variable(gold, answer):
+        outcome = values(gold.value, answer.value)
+        sure = outcome.correct is False or read_number(gold.value) is not None
+        return Outcome(False if sure else None, "relation", "another variable")
+    outcome = values(gold.value, answer.value)
+    if outcome.correct is False and not gold.label and implicit(gold, answer):
+        return None  # x = 6 - x against x = 3
+    return outcome.by("relation")
+
+
+def other_variable(gold: Relation, answer: Relation) -> bool:
+    if not gold.name or not answer.name or gold.label or answer.label or key(gold.name) == key(answer.name):
+        return False
+    return not all(FUNCTION.fullmatch(side.name) for side in (gold, answer))
+
+
+def value_against_relation(
+    reference: str, prediction: str, relation: Relation, values: Values
+) -> Outcome | None:
+    if relation.value is not None:
+        pair = (
+            (reference, relation.value) if read_relation(reference) is None else (relation.value, prediction)
+        )
+        return values(*pair).by("relation")
+    other = prediction if read_relation(reference) is not None else reference
+    if read_number(other) is not None:
+        return Outcome(False, "relation", "an equation against a number")
+    return Outcome(None, "relation", "an equation against a value")
+
+
+def implicit(gold: Relation, answer: Relation) -> bool:
+    """The name stands on the right side too."""
+    return any(
+        side.name and re.search(rf"(?<![A-Za-z\\]){re.escape(side.name)}(?![A-Za-z])", side.value)
+        for side in (gold, answer)
+    )

@@ -1,0 +1,235 @@
+r"""Answers in words: yes and no, option letters, names, phrases, formula text such as `H_2O`.
+
+Words never reach a mathematics parser, which would read "listen" and "silent" as the same product. Case, a
+plural s, articles and accents do not count; one more word does, and then the check says it cannot decide.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import lru_cache
+
+from cotkit.verify.normalise import CACHED
+from cotkit.verify.verdicts import Outcome, Values
+
+YES = {"yes", "true", "correct", "right", "yeah", "affirmative"}
+NO = {"no", "false", "incorrect", "wrong", "nope", "not true", "not correct", "untrue"}
+SHORT = {"y": True, "n": False, "t": True, "f": False}  # only where the answer type says yes_no
+NONE_OF_IT = {"no solution", "no real solution", "empty set", "null set", "there is no solution"}
+
+OPTION = re.compile(r"(?:\(([A-Ha-h])\)|\[([A-H])\]|([A-H])[.):]?|([a-h])\))")
+OPTION_WITH_TEXT = re.compile(r"(?:\(([A-Ha-h])\)|([A-Ha-h])(?:[).]|[:])(?= ))[:.]? ?(.+)", re.S)
+OPTION_NAMED = re.compile(r"(?:the )?(?:correct |right )?(?:option|choice|answer|letter)s?:? (.+)", re.I)
+SEVERAL_OPTIONS = re.compile(r"\(?[A-H]\)?(?:(?:,? (?:and|&|or) |[,;/&] ?| )\(?[A-H]\)?)+")
+GLUED_OPTIONS = re.compile(r"[A-H]{2,8}")
+
+WORD_TEXT = re.compile(r"[^\W\d_](?:[^\W\d_]|['’.,&!?:()/ -])*")
+PROSE_WORD = re.compile(r"(?<![\\A-Za-z])(?:[A-Za-z]{4,}|(?:and|or|not|no|if|is|the|for|but|of)(?![A-Za-z]))")
+LETTERS = re.compile(r"[^\W\d_]+")
+FORMULA_SIGN = re.compile(r"[=+*^<>\\|{}]|(?<=\w)/(?=\w)|\d\(")
+FORMULA_TEXT = re.compile(
+    r"(?=.*\d)(?=.*[A-Z])(?:\(*[A-Z][a-z]?(?:_?\{?\d+\}?)?(?:\)(?:_?\{?\d+\}?)?)*)+(?:\^?\{?\d?[+-]\}?)?"
+)
+MATH_WORDS = {
+    "sin",
+    "cos",
+    "tan",
+    "cot",
+    "sec",
+    "csc",
+    "log",
+    "ln",
+    "exp",
+    "pi",
+    "inf",
+    "infinity",
+    "max",
+    "min",
+    "gcd",
+}
+MATH_WORDS |= {
+    "lcm",
+    "mod",
+    "det",
+    "sqrt",
+    "arcsin",
+    "arccos",
+    "arctan",
+    "sinh",
+    "cosh",
+    "tanh",
+    "lim",
+    "oo",
+    "lg",
+}
+MATH_WORDS |= {
+    "theta",
+    "alpha",
+    "beta",
+    "gamma",
+    "delta",
+    "lambda",
+    "mu",
+    "sigma",
+    "omega",
+    "phi",
+    "abs",
+    "floor",
+    "ceil",
+}
+NEGATIONS = {
+    "not",
+    "no",
+    "never",
+    "neither",
+    "nor",
+    "cannot",
+    "isn't",
+    "isnt",
+    "aren't",
+    "none",
+    "without",
+    "non",
+}
+FREE_TEXT = 6  # words: longer answers that differ need a reader
+
+
+def yes_no(reference: str, prediction: str, asked: bool) -> Outcome | None:
+    gold, answer = truth(reference, asked), truth(prediction, asked)
+    if gold is None:
+        return Outcome(None, "yes_no", "the reference is neither yes nor no") if asked else None
+    if answer is not None:
+        return Outcome(gold == answer, "yes_no", "the same" if gold == answer else "the opposite")
+    first = re.match(r"(\w+)(?:[,;:.]| -| because| since)\s", prediction)
+    if first and (answer := truth(first[1], asked)) is not None:  # "Yes, because ..."
+        return Outcome(gold == answer, "yes_no", "its first word")
+    if len(prediction.split()) > 3:
+        return Outcome(None, "yes_no", "a sentence that is neither yes nor no")
+    return Outcome(False, "yes_no", "neither yes nor no")
+
+
+def truth(text: str, asked: bool) -> bool | None:
+    text = text.lower().strip(" .!")
+    if asked and text in SHORT:
+        return SHORT[text]
+    return True if text in YES else False if text in NO else None
+
+
+@lru_cache(CACHED)
+def read_options(text: str) -> tuple[frozenset[str], str, bool]:
+    """(letters, the text behind one letter, written as options?) of `B`, `(B)`, `B) red`, `A, C`, `AC`."""
+    if named := OPTION_NAMED.fullmatch(text):
+        letters, rest, _ = read_options(named[1])
+        return letters or frozenset(named[1].upper() if re.fullmatch("[a-h]", named[1]) else ""), rest, True
+    if match := OPTION.fullmatch(text):
+        return frozenset(next(filter(None, match.groups())).upper()), "", True
+    if SEVERAL_OPTIONS.fullmatch(text):
+        return frozenset(re.findall("[A-H]", text)), "", True
+    if GLUED_OPTIONS.fullmatch(text) and len(set(text)) == len(text):
+        return frozenset(text), "", "".join(sorted(text)) == text
+    if match := OPTION_WITH_TEXT.fullmatch(text):
+        return frozenset((match[1] or match[2]).upper()), match[3].strip(), True
+    return frozenset(), "", False
+
+
+def options(reference: str, prediction: str, asked: bool, fold: bool, values: Values) -> Outcome | None:
+    """None: the reference is no option. `values` compares the texts behind the letters."""
+    gold, gold_text, clear = read_options(reference)
+    if asked and not gold and re.fullmatch("[a-h]", reference):
+        gold, clear = frozenset(reference.upper()), True
+    if not gold or not (clear or asked):
+        return Outcome(None, "option", "the reference is no option letter") if asked else None
+    answer, answer_text, _ = read_options(prediction)
+    if not answer and fold and re.fullmatch(r"[a-h]+|[a-h](?:, ?[a-h])+", prediction):
+        answer = frozenset(re.findall("[A-H]", prediction.upper()))
+    if not answer and gold_text:
+        return values(gold_text, prediction).by("option")
+    if gold != answer:
+        return Outcome(False, "option", "another option" if answer else "no option letter")
+    if gold_text and answer_text and values(gold_text, answer_text).correct is not True:
+        return Outcome(None, "option", "the same letter with another text")
+    return Outcome(True, "option", "the same option")
+
+
+@lru_cache(CACHED)
+def fold_words(text: str) -> tuple[str, ...]:
+    """The words and numbers of a text without case, accents, punctuation, articles and plural s."""
+    plain = "".join(c for c in unicodedata.normalize("NFD", text.casefold()) if not unicodedata.combining(c))
+    words = re.findall(r"[-+]?\d+(?:[.,/]\d+)*|[^\W\d_]+", plain.replace("'", "").replace("’", ""))
+    kept = [word for word in words if word not in ("the", "a", "an")] or words
+    return tuple(
+        word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
+        for word in kept
+    )
+
+
+@lru_cache(CACHED)
+def is_words(text: str) -> bool:
+    """Plain words: letters and harmless signs, and at least one word that is no symbol of algebra."""
+    if not WORD_TEXT.fullmatch(text):
+        return False
+    tokens = re.findall(r"[^\W\d_]+", text)
+    shortest = 2 if LETTERS.fullmatch(text) else 3
+    return any((len(t) >= shortest or not t.isascii()) and t.lower() not in MATH_WORDS for t in tokens)
+
+
+@lru_cache(CACHED)
+def is_prose(text: str) -> bool:
+    """Holds a word that is no symbol, no command of LaTeX and no function."""
+    return any(word.lower() not in MATH_WORDS for word in PROSE_WORD.findall(text))
+
+
+def words(reference: str, prediction: str, fold: bool, asked: bool) -> Outcome | None:
+    """None: a formula on each side, or symbols that may be a product (`xy` against `x \\cdot y`)."""
+    for one, other in ((reference, prediction), (prediction, reference)):
+        if one == "\\emptyset" and " ".join(fold_words(other)) in NONE_OF_IT:
+            return Outcome(True, "words", "the empty set in words")
+    gold_words, answer_words = is_words(reference) or asked, is_words(prediction) or asked
+    if not (gold_words or answer_words or is_prose(reference) or is_prose(prediction)):
+        return formula_text(reference, prediction)
+    if not asked and gold_words != answer_words and any(is_symbols(t) for t in (reference, prediction)):
+        return None
+    gold, answer = fold_words(reference), fold_words(prediction)
+    if not asked and (FORMULA_SIGN.search(reference) or FORMULA_SIGN.search(prediction)):
+        return Outcome(None, "words", "a formula with words in it")
+    if gold == answer and gold:
+        same = fold or reference.replace(" ", "") == prediction.replace(" ", "")
+        return Outcome(same, "words", "the same words" if same else "another case")
+    if not asked and is_symbols(reference) and sorted(reference) == sorted(prediction):
+        return Outcome(None, "words", "words or products of symbols? answer_type='text' or 'algebra' decides")
+    return different_words(gold, answer)
+
+
+def is_symbols(text: str) -> bool:
+    """Two or three small letters, which may be a product."""
+    return bool(re.fullmatch("[a-z]{2,3}", text))
+
+
+def different_words(gold: tuple[str, ...], answer: tuple[str, ...]) -> Outcome:
+    common = set(gold) & set(answer)
+    if common and bool(NEGATIONS & set(gold)) != bool(NEGATIONS & set(answer)):
+        return Outcome(False, "words", "one side says not")
+    if contains(answer, gold) or contains(gold, answer):
+        return Outcome(None, "words", "one side says more than the other")
+    if (common and max(len(gold), len(answer)) > FREE_TEXT) or min(len(gold), len(answer)) > FREE_TEXT:
+        return Outcome(None, "words", "free text that differs")
+    return Outcome(False, "words", "other words")
+
+
+def contains(longer: tuple[str, ...], shorter: tuple[str, ...]) -> bool:
+    n = len(shorter)
+    return 0 < n < len(longer) and any(longer[k : k + n] == shorter for k in range(len(longer) - n + 1))
+
+
+def formula_text(reference: str, prediction: str) -> Outcome | None:
+    """`H2O` against `H_2O`."""
+    if not all(FORMULA_TEXT.fullmatch(text.replace(" ", "")) for text in (reference, prediction)):
+        return None
+    sides = [re.sub(r"[_{}\s^]", "", text) for text in (reference, prediction)]
+    if sides[0] == sides[1]:
+        return Outcome(True, "words", "the same formula text")
+    element = re.search("[A-Z][a-z]", sides[0] + sides[1])
+    if sorted(sides[0]) == sorted(sides[1]) and not element:
+        return Outcome(None, "words", "formula text or products? answer_type='text' or 'algebra' decides")
+    return Outcome(False, "words", "another formula text")
