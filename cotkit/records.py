@@ -154,7 +154,7 @@ class Row(BaseModel):
     licence: str | None = None
     metadata: dict[str, Any] = Field(default_factory=dict)
     candidates: list[Candidate] = Field(default_factory=list)
-    errors: list[dict[str, Any]] = Field(default_factory=list)  # calls that gave nothing: stage, kind, message
+    errors: list[dict[str, Any]] = Field(default_factory=list)  # failed calls: stage, kind, message
     final: int | None = None  # index into candidates; None = no trace at all
     accepted: bool = False
     drop_reason: str | None = None

@@ -11,11 +11,20 @@ import hashlib
 import json
 import logging
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from cotkit.chat import structured
-from cotkit.chat.config import OPENAI_HOST, STRUCTURED, EndpointOptions
+from cotkit.chat.config import (
+    OPENAI_HOST,
+    SAMPLING,
+    STRUCTURED,
+    EndpointOptions,
+    check_number,
+    check_sampling,
+    refuse_unknown,
+)
 from cotkit.chat.errors import Failure
 
 CACHE_VERSION = 1
@@ -31,6 +40,8 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 log = logging.getLogger(__name__)
 
+Messages = str | Sequence[Mapping[str, Any]]
+
 
 @dataclass(frozen=True, eq=False)
 class Call:
@@ -45,6 +56,29 @@ class Call:
     @property
     def characters(self) -> int:
         return sum(len(str(message.get("content", ""))) for message in self.messages)
+
+
+def checked_call(
+    messages: Messages,
+    sampling: Mapping[str, Any],
+    sample_index: int = 0,
+    schema: Any = None,
+    logprobs: int | None = None,
+) -> Call:
+    """The call, checked: a wrong one raises ValueError or TypeError here, before anything is asked."""
+    if isinstance(messages, str):
+        messages = [{"role": "user", "content": messages}]
+    messages = [dict(message) for message in messages]
+    if not messages or not all("role" in message and "content" in message for message in messages):
+        raise ValueError("messages must be a text, or a list of {'role': ..., 'content': ...}")
+    refuse_unknown(sampling, (*SAMPLING, "extra_body"), "sampling parameter", "; others go into extra_body")
+    check_sampling(sampling, sampling.get("extra_body"))
+    check_number("sample_index", sample_index, least=0, whole=True)
+    check_number("logprobs", logprobs, least=0, whole=True, optional=True)
+    given = {name: value for name, value in sampling.items() if value is not None}
+    return Call(
+        messages, given, sample_index, None if schema is None else structured.json_schema(schema), logprobs
+    )
 
 
 class Dialect:

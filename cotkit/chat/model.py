@@ -17,24 +17,16 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from cotkit import aio
-from cotkit.chat.config import (
-    SAMPLING,
-    EndpointOptions,
-    check_number,
-    check_sampling,
-    endpoint_options,
-    refuse_unknown,
-)
-from cotkit.chat.dialect import Call
+from cotkit.chat.config import EndpointOptions, check_number, endpoint_options
+from cotkit.chat.dialect import Call, Messages, checked_call
 from cotkit.chat.endpoint import ENGINE_THREAD, Endpoint
 from cotkit.chat.errors import DOWN, TRANSIENT, BudgetExceeded, Failure, ModelError
 from cotkit.chat.ledger import CallLedger
 from cotkit.chat.limiter import Clock
-from cotkit.chat.structured import ParseError, ask_again, json_schema, parse_object
+from cotkit.chat.structured import ParseError, ask_again, parse_object
 from cotkit.records import Attempt, Completion, Usage
 
 T = TypeVar("T")
-Messages = str | Sequence[Mapping[str, Any]]
 
 PASSED_ON = DOWN | TRANSIENT | {"circuit_open"}  # kinds after which the next endpoint is asked
 
@@ -163,7 +155,7 @@ class ChatModel:
         Raises ModelError (its `kind` says what happened, `stops_run` that no endpoint is left), and
         BudgetExceeded before a request that would pass a budget of the ledger.
         """
-        call = _call(messages, sampling, sample_index, schema, logprobs)
+        call = checked_call(messages, sampling, sample_index, schema, logprobs)
         return await _in_engine(self._complete(call, schema, ledger, role))
 
     async def acandidates(
@@ -182,7 +174,7 @@ class ChatModel:
         Raises BudgetExceeded.
         """
         check_number("n", n, least=1, whole=True)
-        calls = [_call(messages, sampling, index) for index in range(n)]
+        calls = [checked_call(messages, sampling, index) for index in range(n)]
         return await _in_engine(self._candidates(calls, ledger, role))
 
     def complete(self, messages: Messages, **options: Any) -> Completion:
@@ -374,27 +366,6 @@ async def _in_engine(coro: Coroutine[Any, Any, T]) -> T:
     if threading.current_thread().name == ENGINE_THREAD:
         return await coro
     return await aio.arun(coro)
-
-
-def _call(
-    messages: Messages,
-    sampling: Mapping[str, Any],
-    sample_index: int = 0,
-    schema: Any = None,
-    logprobs: int | None = None,
-) -> Call:
-    """The call, checked: a wrong one raises ValueError or TypeError here, before anything is asked."""
-    if isinstance(messages, str):
-        messages = [{"role": "user", "content": messages}]
-    messages = [dict(message) for message in messages]
-    if not messages or not all("role" in message and "content" in message for message in messages):
-        raise ValueError("messages must be a text, or a list of {'role': ..., 'content': ...}")
-    refuse_unknown(sampling, (*SAMPLING, "extra_body"), "sampling parameter", "; others go into extra_body")
-    check_sampling(sampling, sampling.get("extra_body"))
-    check_number("sample_index", sample_index, least=0, whole=True)
-    check_number("logprobs", logprobs, least=0, whole=True, optional=True)
-    given = {name: value for name, value in sampling.items() if value is not None}
-    return Call(messages, given, sample_index, None if schema is None else json_schema(schema), logprobs)
 
 
 def _where(endpoint: Endpoint) -> str:

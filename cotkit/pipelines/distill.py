@@ -304,9 +304,8 @@ def feedback_on(candidate: Candidate, thresholds: Thresholds, gold: str | None, 
             "Read again what is asked and check each step."
         )
     if (judgement := candidate.judgement) is not None and judgement.scores is not None:
-        lines.append(thresholds.feedback(judgement.scores))
-        if judgement.feedback and not feedback_leaks(judgement.feedback, gold, problem, candidate.trace):
-            lines.append(judgement.feedback)
+        told = judgement.saw_reference and feedback_leaks(judgement.feedback, gold, problem, candidate.trace)
+        lines += ["" if told else judgement.feedback, thresholds.feedback(judgement.scores)]
     return "\n".join(line for line in lines if line) or "Check each step again."
 
 

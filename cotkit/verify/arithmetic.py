@@ -37,8 +37,7 @@ def read_number(text: str) -> Number | None:
     literal = read_literal(text)
     if (
         literal is not None
-        or len(text) > LONGEST
-        or not text
+        or not 0 < len(text) <= LONGEST
         or DASHED.fullmatch(text)
         or SLASHED.fullmatch(text)
     ):

@@ -99,7 +99,10 @@ class Check:
         comparison = self.comparison
         while self.job is None:
             comparison.wanted = []
-            outcome = comparison.compare(self.reference, self.prediction)
+            try:
+                outcome = comparison.compare(self.reference, self.prediction)
+            except Exception as error:  # noqa: BLE001  a fault of the checker must not sink a run
+                outcome = Outcome(None, "error", f"the checker failed: {error!r}"[:200])
             if outcome.correct is not None or not comparison.wanted:
                 self.verdict = Verdict(**outcome._asdict())
                 return

@@ -4,7 +4,7 @@ r"""Finding the final answer in a completion.
 ends the search, even when it holds nothing, so that a truncated box never falls back on a weaker marker.
 
     answer_tag   <answer>...</answer>, the last one; in it a box or a phrase, else its text
-    box          the last \boxed{...} or \fbox{...}, braces balanced, innermost; boxes joined by "and" are a list
+    box          the last \boxed{...} or \fbox{...}, balanced, innermost; boxes joined by "and" are a list
     hashes       #### 72 (GSM8K)
     phrase       "the final answer is 72", "Answer: 72", "答案是72", a line "Final answer" above the answer
     answer_line  A: 72 at the start of a line (GSM8K's model solutions)

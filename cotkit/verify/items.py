@@ -11,13 +11,15 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from cotkit.verify.arithmetic import read_number
-from cotkit.verify.normalise import CACHED, is_closed, key
+from cotkit.verify.normalise import CACHED, closing, is_closed, key
 from cotkit.verify.verdicts import PENDING, Outcome, Values, all_true
 
 MOST_UNORDERED = 30  # items left after the equal ones are paired: n * n comparisons
 LONGEST_WORD_ITEM = 4  # words; a sentence with commas is no list
 
 SEPARATOR = re.compile(r",? (?:and|or|&) |[,;]|\\[{}]|[()\[\]{}]|\\langle|\\rangle")
+OPENING, CLOSING = ("(", "[", "{", "\\{", "\\langle"), (")", "]", "}", "\\}", "\\rangle")
+SET_BUILDER = re.compile(r"\||: ")
 GROUPED = re.compile(r"\d,(?=\d{3}(?!\d))")
 UNORDERED, ORDERED = {"curly", "bare"}, {"round", "square", "angle"}
 OTHER_BRACKETS = {frozenset(pair) for pair in (("round", "square"), ("curly", "round"), ("curly", "square"))}
@@ -34,56 +36,51 @@ def read_items(text: str) -> Items | None:
     """The items of a canonical text, None when it is one value."""
     if r"\pm" in text:
         plus, minus = (re.sub(r"\\pm ?", sign, text) for sign in "+-")
-        return Items("bare", (plus.removeprefix("+").strip(), minus.strip()), False)
-    for kind, left, right in (
-        ("curly", "\\{", "\\}"),
-        ("curly", "{", "}"),
-        ("angle", "\\langle", "\\rangle"),
-    ):
-        if text.startswith(left) and text.endswith(right):
-            inner = text[len(left) : -len(right)]
-            if left == "{" and (
-                not is_closed(text) or (not split_list(inner)[1:] and read_number(inner) is None)
-            ):
-                continue
-            return None if re.search(r"\||: ", inner) else Items(kind, split_list(inner))
+        return Items("bare", (plus.removeprefix("+").strip(), minus.strip()))
     if text == "\\emptyset":
         return Items("curly", ())
-    if text[:1] in ("(", "[") and is_closed(text):
-        items = split_list(text[1:-1])
-        kind = "round" if text[0] == "(" else "square"
-        return Items(kind, items) if len(items) > 1 or kind == "square" else None
-    items = split_list(text)
-    if len(items) < 2 or any(len(item.split()) > LONGEST_WORD_ITEM and item[:1].isalpha() for item in items):
+    kind, inner = brackets(text)
+    items = split_list(inner)
+    if kind == "bare":
+        sentence = any(len(item.split()) > LONGEST_WORD_ITEM and item[0].isalpha() for item in items)
+        joined = bool(re.search(r" (?:and|or|&) ", text))
+        return Items(kind, items, joined) if len(items) > 1 and not sentence else None
+    if kind == "curly" and SET_BUILDER.search(inner):
         return None
-    return Items("bare", items, bool(re.search(r" (?:and|or|&) ", text)))
+    group = kind == "round" or (text[0] == "{" and read_number(inner) is None)  # (5) and {x} are one value
+    return None if group and len(items) < 2 else Items(kind, items)
+
+
+def brackets(text: str) -> tuple[str, str]:
+    """The kind of bracket round the whole text, and what stands inside."""
+    if text.startswith("\\{") and closing(text, 1) == len(text) - 1:
+        return "curly", text[2:-2]
+    if text.startswith("\\langle") and text.endswith("\\rangle"):
+        return "angle", text[len("\\langle") : -len("\\rangle")]
+    if is_closed(text):
+        return {"(": "round", "[": "square", "{": "curly"}[text[0]], text[1:-1]
+    return "bare", text
 
 
 def split_list(text: str) -> tuple[str, ...]:
     """The pieces between commas, semicolons, "and" and "or" that stand in no bracket; () for nothing."""
-    if not text.strip():
-        return ()
-    found = list(SEPARATOR.finditer(text))
-    spaced = any(match[0] not in (",", ";") or text[match.end() : match.end() + 1] == " " for match in found)
-    pieces, depth, start, by_semicolon = [], 0, 0, False
-    top = []
+    level, found = 0, []
+    for match in SEPARATOR.finditer(text):
+        if match[0] in OPENING:
+            level += 1
+        elif match[0] in CLOSING:
+            level -= 1
+        elif level == 0:
+            found.append(match)
+    by_semicolon = any(match[0] == ";" for match in found)
+    spaced = any(match[0] != "," or text[match.end() : match.end() + 1] == " " for match in found)
+    pieces, start = [], 0
     for match in found:
-        sign = match[0]
-        if sign in ("(", "[", "{", "\\{", "\\langle"):
-            depth += 1
-        elif sign in (")", "]", "}", "\\}", "\\rangle"):
-            depth -= 1
-        elif depth == 0:
-            top.append(match)
-    by_semicolon = any(match[0] == ";" for match in top)
-    for match in top:
-        grouped = match[0] == "," and GROUPED.match(text, max(match.start() - 1, 0)) and spaced
-        if grouped or (by_semicolon and match[0] == ","):
-            continue
-        pieces.append(text[start : match.start()])
-        start = match.end()
-    pieces.append(text[start:])
-    return tuple(piece.strip() for piece in pieces if piece.strip())
+        grouping = spaced and GROUPED.match(text, max(match.start() - 1, 0))  # 1,000, 2,000
+        if match[0] != "," or not (grouping or by_semicolon):
+            pieces.append(text[start : match.start()])
+            start = match.end()
+    return tuple(piece.strip() for piece in [*pieces, text[start:]] if piece.strip())
 
 
 def compare_items(

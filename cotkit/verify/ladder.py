@@ -26,7 +26,7 @@ ELLIPSIS = r"\ldots"
 NAN = {"nan", "NaN", "NAN", "\\mathrm{nan}"}
 BASE = re.compile(r"([0-9A-Za-z]+)_\{?(\d{1,2}|two|eight|ten|sixteen)\}?")
 BASES = {"two": 2, "eight": 8, "ten": 10, "sixteen": 16}
-REMARK = re.compile(r"(.*\S) \((?!or\b|and\b|not\b|but\b|mod)([^()]*[A-Za-z]{2}[^()]*)\)")
+REMARK = re.compile(r"(.*\S) \((?!or\b|and\b|not\b|but\b|mod)([^()]+)\)")
 
 
 @dataclass
@@ -82,9 +82,12 @@ class Comparison:
         pair = (reference, prediction)
         if pair in self.answers:
             return self.answers[pair]
-        if len(self.wanted) >= MOST_WANTED:
-            return Outcome(None, "symbolic", f"more than {MOST_WANTED} symbolic comparisons in one answer")
-        self.wanted.append(pair)
+        if pair not in self.wanted:
+            if len(self.wanted) >= MOST_WANTED:
+                return Outcome(
+                    None, "symbolic", f"more than {MOST_WANTED} symbolic comparisons in one answer"
+                )
+            self.wanted.append(pair)
         return Outcome(None, PENDING)
 
     def rules(self) -> quantities.Rules:
@@ -92,13 +95,13 @@ class Comparison:
 
 
 def without_remark(text: str) -> str:
-    """`12 (approximately)` -> `12`."""
-    if not text.endswith(")"):
+    """`12 (approximately)` -> `12`; brackets that may hold a factor, a unit or a second answer stay."""
+    match = REMARK.fullmatch(text) if text.endswith(")") else None
+    if match is None or not words.is_prose(match[2]) or quantities.read_quantity(text) is not None:
         return text
-    match = REMARK.fullmatch(text)
-    if match and quantities.read_quantity(text) is None and quantities.read_quantity(match[1]) is not None:
-        return match[1]
-    return text
+    relation = relations.read_relation(match[1])
+    value = relation.value if relation and relation.value else match[1]
+    return match[1] if quantities.is_plain_value(value) or items.read_items(value) else text
 
 
 def same(reference: str, prediction: str, comparison: Comparison) -> Outcome | None:

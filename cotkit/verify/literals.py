@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from cotkit.verify.items import same_list, same_set
-from cotkit.verify.normalise import CACHED, depth, is_closed, from_python, unwrap
+from cotkit.verify.normalise import CACHED, depth, from_python, is_closed, unwrap
 from cotkit.verify.verdicts import Outcome, Values, all_true
 
 DEEPEST = 40  # brackets inside brackets; beyond, the parser of Python itself gives up

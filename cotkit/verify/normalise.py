@@ -2,8 +2,8 @@ r"""One spelling for every answer: what different hands write for the same thing
 
 `canonical` changes notation and never value: `\dfrac12` -> `\frac{1}{2}`, `−7` -> `-7`, `$\boxed{5}$` -> `5`,
 `sqrt(2)` -> `\sqrt{2}`, `\begin{pmatrix}1\\2\end{pmatrix}` -> `[[1],[2]]`, SymPy's `Interval.open(1, 6)` ->
-`(1,6)`; the tables are in `notation.py`. `key` squeezes a canonical text further, so that equal keys mean equal
-answers. Callers bound the length.
+`(1,6)`; the tables are in `notation.py`. `key` squeezes a canonical text further, so that equal keys mean
+equal answers. Callers bound the length.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-r"""Tables of notation: single characters, LaTeX commands, program output, patterns. `normalise.py` applies them.
+r"""Tables of notation: characters, LaTeX commands, program output, patterns. `normalise.py` applies them.
 
 A new spelling is one more row here, with a case in tests/verify/test_answers.py.
 """
@@ -18,8 +18,8 @@ RAISED = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ", "0123456789+-n", stric
 LOWERED = dict(zip("₀₁₂₃₄₅₆₇₈₉ₙ", "0123456789n", strict=True))
 SIGNS = re.findall(
     r"\w+",
-    "times pm mp le le ge ge ne approx infty sqrt cup cap emptyset in to setminus ldots langle rangle angle forall"
-    " cdot cdot cdot pi theta alpha beta gamma delta epsilon lambda sigma omega phi",
+    "times pm mp le le ge ge ne approx infty sqrt cup cap emptyset in to setminus ldots langle rangle angle"
+    " forall cdot cdot cdot pi theta alpha beta gamma delta epsilon lambda sigma omega phi",
 )
 CHARACTERS = str.maketrans(
     {sign: rf"\{name} " for sign, name in zip("×±∓≤⩽≥⩾≠≈∞√∪∩∅∈→∖…⟨⟩∠∀·⋅∙πθαβγδελσωφ", SIGNS, strict=True)}
@@ -89,6 +89,7 @@ SPACING = [
     (re.compile(r"\\mathbb\s*([A-Z])"), r"\\mathbb{\1}"),
 ]
 PATTERNS = [
+    (re.compile(r"^(?:minus|negative) (?=[\d.])", re.I), "-"),
     (re.compile(r"\{ ?([^{}\\]+)\\choose ([^{}\\]+)\}"), r"\\binom{\1}{\2}"),
     (re.compile(r"(?<=\d)\{,\}(?=\d)"), ","),
     (re.compile(r"\^\s*\{\s*\\circ\s*\}|\^\s*\\circ(?![A-Za-z])\s*"), r"^\\circ "),

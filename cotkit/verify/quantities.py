@@ -40,7 +40,7 @@ NUMERIC = re.compile(
     r"(?:\\(?:frac|sqrt|pi|cdot|times)(?![A-Za-z])|(?<![A-Za-z])[ex](?![A-Za-z])|[-+*/^(){}\[\]\d. ])+"
 )
 SUM_PART = re.compile(r"(?:,|and| )*([\d./]+) ?([A-Za-z]+)")
-NOUN = re.compile(r"(?=.*[A-Za-z]{3})[A-Za-z][A-Za-z'’ -]*(?: ?/ ?[A-Za-z]+)?")
+NOUN = re.compile(r"(?=.*[A-Za-z]{3})[A-Za-z][A-Za-z'’ -]*(?: ?/ ?[A-Za-z]+|\^\{?[23]\}?)?")
 NO_NOUN = re.compile(
     r"\b(?:and|or|not|no|but|nor|if|then|is|isn't|are|was|were|than|because|when|where|mod|choose|more|less|least"
     r"|most|else|either|neither|maybe|perhaps|unless|except|to|vs|versus|plus|minus|times|over|squared|cubed|by)\b",

@@ -59,6 +59,7 @@ DEEPEST = 30  # brackets inside brackets
 DIGITS = 50  # of agreement between two constants
 SAMPLES = ("7/10", "13/10", "19/10", "31/100", "37/100", "23/10", "13/5", "17/10")  # given to symbols in turn
 ROUNDS = 4  # of sampling
+SAME = 1e-15  # relative difference of two formulas at a sampled point, computed to 30 digits
 COMMAND_OR_LETTER = re.compile(r"\\[A-Za-z]+|[A-Za-z]")
 NO_SYMBOLS = {
     *re.findall(
@@ -166,12 +167,13 @@ def same_expression(
     if gold.has(AppliedUndef) != answer.has(AppliedUndef):
         return None, "an unknown function on one side"
     floats = [side.has(sympy.Float) for side in (gold, answer)]
+    absolute = gold.has(sympy.Abs) or answer.has(sympy.Abs)
     gold, answer = (evaluated(side) for side in (gold, answer))
     i = {symbol: sympy.I for symbol in gold.free_symbols | answer.free_symbols if symbol.name == "i"}
     if i and sympy.expand(gold - answer) != 0:
         gold, answer = gold.subs(i), answer.subs(i)
     if gold.free_symbols or answer.free_symbols:
-        return same_function(gold, answer, options)
+        return same_function(gold, answer, absolute, options)
     return same_constant(gold, answer, floats, options, decimals)
 
 
@@ -209,15 +211,17 @@ def same_constant(
     return False, "different values"
 
 
-def same_function(gold: Any, answer: Any, options: dict[str, Any]) -> tuple[bool | None, str]:
+def same_function(gold: Any, answer: Any, absolute: bool, options: dict[str, Any]) -> tuple[bool | None, str]:
     import sympy
 
     if gold == answer or sympy.expand(gold - answer) == 0:
         return True, "equal formulas"
-    absolute = gold.has(sympy.Abs, sympy.sign) or answer.has(sympy.Abs, sympy.sign)
-    agree = sampled(gold, answer, [1, -1] if absolute else [1])
+    tolerance = options.get("tolerance")
+    agree = sampled(gold, answer, [1, -1] if absolute else [1], tolerance or SAME)
     if agree is False:
         return False, "different at a sampled point"
+    if agree and tolerance:
+        return True, "within the tolerance at every sampled point"
     if sympy.simplify(gold - answer) == 0:
         return True, "equal formulas"
     if options.get("positive_symbols") and not absolute:
@@ -228,7 +232,7 @@ def same_function(gold: Any, answer: Any, options: dict[str, Any]) -> tuple[bool
     return None, "no proof, and no difference found" if agree else "cannot be evaluated"
 
 
-def sampled(gold: Any, answer: Any, signs: list[int]) -> bool | None:
+def sampled(gold: Any, answer: Any, signs: list[int], tolerance: float) -> bool | None:
     """False: they differ at a sampled point; True: they agree at all; None: no point could be evaluated."""
     import sympy
 
@@ -241,7 +245,7 @@ def sampled(gold: Any, answer: Any, signs: list[int]) -> bool | None:
         if not (one.is_number and other.is_number) or not (one.is_finite and other.is_finite):
             continue
         gap = abs(one - other).evalf(30)
-        if gap > sympy.Float("1e-15") * (abs(one) + abs(other)):
+        if gap > tolerance * abs(one):
             return False
         seen = True
     return seen

@@ -103,6 +103,7 @@ CNY RMB        | yuan                              | 1                    | CNY 
 """
 PREFIXES = {"Y": 24, "Z": 21, "E": 18, "P": 15, "T": 12, "G": 9, "M": 6, "k": 3, "h": 2, "d": -1, "c": -2}
 PREFIXES |= {"m": -3, "μ": -6, "u": -6, "n": -9, "p": -12, "f": -15, "a": -18, "K": 3}
+BYTE_PREFIXES, WITHOUT_CAPITAL_K = "kKMGT", set(PREFIXES) - {"K"}
 PREFIX_NAMES = {"tera": 12, "giga": 9, "mega": 6, "kilo": 3, "hecto": 2, "deci": -1, "centi": -2, "milli": -3}
 PREFIX_NAMES |= {"micro": -6, "nano": -9, "pico": -12, "femto": -15}
 
@@ -244,7 +245,8 @@ def one_unit(word: str) -> Unit | None:
             if form.startswith(prefix) and form[len(prefix) :] in NAME_STEMS:
                 return scaled(NAME_STEMS[form[len(prefix) :]], power)
     prefix, stem = PREFIXES.get(word[:1]), SYMBOL_STEMS.get(word[1:])
-    if prefix is not None and stem is not None and (word[0] != "K" or word[1:] in ("B", "b")):
+    usual = BYTE_PREFIXES if word[1:] in ("B", "b") else WITHOUT_CAPITAL_K
+    if prefix is not None and stem is not None and word[0] in usual:
         return scaled(stem, prefix)
     return FOLDED.get(name)
 

@@ -32,66 +32,14 @@ FORMULA_TEXT = re.compile(
     r"(?=.*\d)(?=.*[A-Z])(?:\(*[A-Z][a-z]?(?:_?\{?\d+\}?)?(?:\)(?:_?\{?\d+\}?)?)*)+(?:\^?\{?\d?[+-]\}?)?"
 )
 MATH_WORDS = {
-    "sin",
-    "cos",
-    "tan",
-    "cot",
-    "sec",
-    "csc",
-    "log",
-    "ln",
-    "exp",
-    "pi",
-    "inf",
-    "infinity",
-    "max",
-    "min",
-    "gcd",
+    *re.findall(
+        r"\w+",
+        "sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh log ln lg exp sqrt max min gcd lcm"
+        " mod det lim abs floor ceil pi oo inf infinity alpha beta gamma delta theta lambda mu sigma omega"
+        " phi",
+    )
 }
-MATH_WORDS |= {
-    "lcm",
-    "mod",
-    "det",
-    "sqrt",
-    "arcsin",
-    "arccos",
-    "arctan",
-    "sinh",
-    "cosh",
-    "tanh",
-    "lim",
-    "oo",
-    "lg",
-}
-MATH_WORDS |= {
-    "theta",
-    "alpha",
-    "beta",
-    "gamma",
-    "delta",
-    "lambda",
-    "mu",
-    "sigma",
-    "omega",
-    "phi",
-    "abs",
-    "floor",
-    "ceil",
-}
-NEGATIONS = {
-    "not",
-    "no",
-    "never",
-    "neither",
-    "nor",
-    "cannot",
-    "isn't",
-    "isnt",
-    "aren't",
-    "none",
-    "without",
-    "non",
-}
+NEGATIONS = {*re.findall(r"\S+", "not no never neither nor cannot isnt arent none without non")}
 FREE_TEXT = 6  # words: longer answers that differ need a reader
 
 
@@ -193,7 +141,7 @@ def words(reference: str, prediction: str, fold: bool, asked: bool) -> Outcome |
     gold, answer = fold_words(reference), fold_words(prediction)
     if not asked and (FORMULA_SIGN.search(reference) or FORMULA_SIGN.search(prediction)):
         return Outcome(None, "words", "a formula with words in it")
-    if gold == answer and gold:
+    if gold and "".join(gold) == "".join(answer):
         same = fold or reference.replace(" ", "") == prediction.replace(" ", "")
         return Outcome(same, "words", "the same words" if same else "another case")
     if not asked and is_symbols(reference) and sorted(reference) == sorted(prediction):

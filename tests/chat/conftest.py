@@ -20,18 +20,17 @@ def serve():
     """As the shared fixture of this name: `server = serve(script)`."""
     used = []
 
-    def start(script):
-        if _idle:
-            server = _idle.pop()
-            server.script, server.log, server.peak, server._seen = script, [], 0, {}
-        else:
-            server = MockServer(script).__enter__()
+    def start(script, **options):
+        server = _idle.pop() if _idle else MockServer(script).__enter__()
+        server.script, server.models = script, options.pop("models", ("mock",))
+        server.log, server.peak, server._seen = [], 0, {}
+        assert not options, options
         used.append(server)
         return server
 
     yield start
     for server in used:
-        if server.in_flight:  # a request of this test is still held: not for the next one to see
+        if server.in_flight:  # still holds a request of this test, which the next one must not see
             server.__exit__(None, None, None)
         else:
             _idle.append(server)

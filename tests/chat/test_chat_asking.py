@@ -278,7 +278,7 @@ def test_endless_429_ends_with_a_readable_reason(serve):
     errors = ask_all(chat, [f"q{n}" for n in range(40)])
     assert {(e.kind, e.stops_run) for e in errors} == {("circuit_open", True)}
     assert "nothing but 429" in str(errors[0]) and "rate_limit_patience" in str(errors[0])
-    assert 600 <= clock.time - begun < 700
+    assert 600 <= clock.time - begun < 730
     calls = server.calls
     with pytest.raises(ModelError, match="nothing but 429"):
         chat.complete("later")

@@ -129,7 +129,7 @@ def test_problems_that_an_endpoint_failed_are_asked_again(tmp_path):
 def test_a_second_writer_is_told_to_wait(tmp_path):
     with (
         RunFolder(tmp_path / "r", {"model": "m"}),
-        pytest.raises(RunError, match="another process .* is writing"),
+        pytest.raises(RunError, match=r"another process .* is writing"),
     ):
         RunFolder(tmp_path / "r", {"model": "m"})
     with RunFolder(tmp_path / "r", {"model": "m"}):
