@@ -35,7 +35,7 @@ class Limiter:
         self.in_flight = 0
         self._clock = clock or Clock()
         self._gap = 60.0 / per_minute if per_minute else 0.0
-        self._queue: deque[asyncio.Future[bool]] = deque()
+        self._queue: deque[asyncio.Future[int | None]] = deque()
         self.waiting = 0
         self._next_start = self._parked_until = float("-inf")
         self._restarts = 0  # starts still to be spread out after a cool-down

@@ -117,4 +117,12 @@ def compare_clocks(reference: str, prediction: str, asked: bool) -> Outcome | No
         if gold.plain and answer.plain:
             return Outcome(None, "time", "12 hours apart, and am or pm is not said")
         return Outcome(True, "time", "am or pm is missing on one side")
+    if gold.plain and answer.plain and not asked and same_ratio(gold, answer):
+        return Outcome(None, "time", "another time, but the same ratio")
     return Outcome(False, "time", "another time")
+
+
+def same_ratio(gold: Clock, answer: Clock) -> bool:
+    """1:10 and 2:20"""
+    (a, b), (c, d) = (divmod(clock.seconds // 60, 60) for clock in (gold, answer))
+    return a * d == b * c

@@ -132,8 +132,9 @@ def reference_answer(reference: str | None, pattern: str | re.Pattern | None = N
     found = extract(reference, pattern)
     if found.how == "none" and pattern is not None:
         return reference_answer(reference)
-    if found.how in ("none", "bare") and is_one_value(reference.strip()):
-        return reference.strip()
+    visible = after_thinking(reference)
+    if found.how in ("none", "bare") and is_one_value(visible):
+        return visible or None
     return found.answer
 
 

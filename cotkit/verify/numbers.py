@@ -18,7 +18,7 @@ from cotkit.verify.policy import AnswerPolicy
 
 LONGEST_LITERAL = 400  # digits; Python itself refuses above 4300
 LARGEST_EXPONENT = 9999
-FLOAT_DIGITS = 15  # significant digits a binary64 keeps; two floats printed in full may differ beyond them
+FLOAT_DIGITS = 15  # significant digits a binary64 keeps; a float printed in full may be off beyond them
 
 DIGITS = r"(?:\d{1,3}(?:,\d{3})+|\d{1,3}(?: \d{3})+|\d+)"
 PLAIN_NUMBER = re.compile(r"[+-]?\d{1,18}(?:\.\d{1,18})?")
@@ -200,11 +200,12 @@ def compare_numbers(
         return False, "different values"
     if reference.pi != prediction.pi:
         return against_irrational(reference, prediction, policy)
-    if reference.quantum == prediction.quantum:
-        full_floats = min(reference.digits, prediction.digits) >= FLOAT_DIGITS
-        bound = policy.whole_rounding if full_floats else 0
+    whole = [number.value.denominator == 1 for number in (reference, prediction)]
+    if all(whole) or reference.quantum == prediction.quantum:
+        printed_in_full = max(n.digits for n in (reference, prediction) if n.decimal) >= FLOAT_DIGITS
+        bound = policy.whole_rounding if printed_in_full else 0
     else:
-        bound = policy.whole_rounding if reference.value.denominator == 1 else policy.rounding
+        bound = policy.whole_rounding if whole[0] else policy.rounding
     gap = abs(reference.value - prediction.value)
     correct = gap <= Fraction(bound) * abs(reference.value)
     return correct, "equal within rounding" if correct else "different values"
