@@ -64,8 +64,12 @@ class LoopThread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
+    def inside(self) -> bool:
+        """True in the engine's own thread."""
+        return threading.current_thread() is self._thread
+
     def start(self, coro: Coroutine[Any, Any, T]) -> Job:
-        if threading.current_thread() is self._thread:
+        if self.inside():
             coro.close()
             raise RuntimeError("called from inside cotkit's own loop: use `await` there")
         with self._lock:
@@ -104,7 +108,7 @@ class LoopThread:
 
 
 _ENGINE = LoopThread()
-run, arun, start = _ENGINE.run, _ENGINE.arun, _ENGINE.start
+run, arun, start, inside = _ENGINE.run, _ENGINE.arun, _ENGINE.start, _ENGINE.inside
 
 
 async def stream(

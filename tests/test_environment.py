@@ -18,7 +18,11 @@ from packaging.utils import canonicalize_name
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-CONDA_NAMES = {"matplotlib-base": "matplotlib", "nbconvert-core": "nbconvert"}
+CONDA_NAMES = {
+    "matplotlib-base": "matplotlib",
+    "nbconvert-core": "nbconvert",
+    "python-fastjsonschema": "fastjsonschema",
+}
 CONDA_TOOLS = {"pip", "make"}
 PIP_ONLY = {"math-verify", "genai-prices", "xllamacpp"}  # not on conda-forge; pip brings them
 

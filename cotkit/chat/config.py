@@ -152,9 +152,12 @@ def check_number(
 
 
 def checked_url(base_url: str | None) -> str:
-    """The base_url without its last slash; ValueError, without repeating it, when it could hold a key."""
+    """The base_url without its last slash; ValueError, without repeating it, when it could hold a key.
+
+    None = OpenAI, or what OPENAI_BASE_URL says, as for OpenAI's own client.
+    """
     if base_url is None:
-        return OPENAI_URL
+        base_url = os.environ.get("OPENAI_BASE_URL", "").strip() or OPENAI_URL
     try:
         parts = urllib.parse.urlsplit(base_url)
         valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -207,6 +210,13 @@ def looks_like_a_key(text: str) -> bool:
         return True
     mixed = any(c.islower() for c in text) or "_" not in text
     return len(text) >= 20 and any(c.isdigit() for c in text) and mixed
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
 
 
 def is_local(host: str) -> bool:

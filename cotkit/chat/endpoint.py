@@ -13,7 +13,6 @@ import functools
 import itertools
 import json
 import random
-import threading
 import time
 import urllib.parse
 import weakref
@@ -22,8 +21,9 @@ from typing import Any
 
 import pydantic
 
+from cotkit import aio
 from cotkit.chat.breaker import Breaker
-from cotkit.chat.config import OPENAI_HOST, EndpointOptions, checked_url, read_key
+from cotkit.chat.config import OPENAI_HOST, EndpointOptions, checked_url, is_loopback, read_key
 from cotkit.chat.dialect import Call, Dialect
 from cotkit.chat.errors import DOWN, TRANSIENT, Failure, classify, scrub
 from cotkit.chat.ledger import CallLedger
@@ -41,7 +41,6 @@ CONNECT_S = 20.0
 KEEP_ALIVE_S = 4.0  # common servers close idle connections after 5 s; a request must not meet that
 CHARACTERS_PER_TOKEN = 4  # only for what budgets expect; English prose, OpenAI's rule of thumb
 GUESSED_ANSWER_TOKENS = 500
-ENGINE_THREAD = "cotkit-loop"  # the thread of `cotkit.aio`
 TRANSPORTS = {"aiohttp", "httpx", "httpx2", "httpcore", "httpcore2", "anyio"}
 
 _callers = itertools.count()
@@ -324,12 +323,13 @@ class Endpoint:
             max_connections=places, max_keepalive_connections=places, keepalive_expiry=KEEP_ALIVE_S
         )
         timeout = openai.Timeout(None, connect=CONNECT_S)
+        proxies = not is_loopback(self.host)  # a proxy cannot reach this machine's own servers
         client = openai.AsyncOpenAI(
             api_key=self._key.get_secret_value() or "none",
             base_url=self.base_url,
             max_retries=0,
             timeout=timeout,
-            http_client=openai.DefaultAioHttpClient(limits=limits, timeout=timeout),
+            http_client=openai.DefaultAioHttpClient(limits=limits, timeout=timeout, trust_env=proxies),
         )
         if self.host != OPENAI_HOST:
             client.organization = client.project = None  # from OPENAI_ORG_ID: nobody else's business
@@ -373,5 +373,5 @@ def _close(client: Any, loop: asyncio.AbstractEventLoop) -> None:
         return
     closing = asyncio.run_coroutine_threadsafe(client.close(), loop)
     with contextlib.suppress(Exception):
-        if threading.current_thread().name != ENGINE_THREAD:
+        if not aio.inside():
             closing.result(1.0)

@@ -12,14 +12,13 @@ import asyncio
 import contextlib
 import dataclasses
 import html
-import threading
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from cotkit import aio
 from cotkit.chat.config import EndpointOptions, check_number, endpoint_options
 from cotkit.chat.dialect import Call, Messages, checked_call
-from cotkit.chat.endpoint import ENGINE_THREAD, Endpoint
+from cotkit.chat.endpoint import Endpoint
 from cotkit.chat.errors import DOWN, TRANSIENT, BudgetExceeded, Failure, ModelError
 from cotkit.chat.ledger import CallLedger
 from cotkit.chat.limiter import Clock
@@ -363,7 +362,7 @@ class ChatModel:
 
 async def _in_engine(coro: Coroutine[Any, Any, T]) -> T:
     """Awaits in the engine's loop, from whichever loop it is called."""
-    if threading.current_thread().name == ENGINE_THREAD:
+    if aio.inside():
         return await coro
     return await aio.arun(coro)
 

@@ -81,6 +81,8 @@ def _count(value: Any) -> int | None:
 
 def _read_choice(choice: Any, thought_in_secret: bool) -> Answer:
     message = choice.get("message") if isinstance(choice, Mapping) else None
+    if isinstance(message, list) and len(message) == 1:  # as Nemotron's reward endpoint answers
+        message = message[0]
     if not isinstance(message, Mapping):
         raise Failure("malformed", "a choice without a message")
     if choice.get("error"):

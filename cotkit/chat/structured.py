@@ -16,6 +16,8 @@ from typing import Any
 
 import pydantic
 
+from cotkit.prompts import load
+
 STARTS_TRIED = 200  # opening brackets of prose looked at before giving up
 
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
@@ -82,7 +84,7 @@ def _is_strict(schema: Any) -> bool:
 
 def with_schema(messages: list[dict], schema: dict[str, Any]) -> list[dict]:
     """The messages with the schema said in words, for endpoints that cannot be told otherwise."""
-    note = f"Answer with one JSON object that fits this JSON schema, and nothing else:\n{json.dumps(schema)}"
+    note = load("json_answer").messages(schema=json.dumps(schema))[0]["content"]
     last = messages[-1]
     if last.get("role") == "user" and isinstance(last.get("content"), str):
         return [*messages[:-1], {**last, "content": f"{last['content']}\n\n{note}"}]
@@ -91,11 +93,8 @@ def with_schema(messages: list[dict], schema: dict[str, Any]) -> list[dict]:
 
 def ask_again(messages: list[dict], text: str, error: ParseError, schema: dict[str, Any]) -> list[dict]:
     """The follow-up that quotes what was wrong with the answer `text`."""
-    complaint = (
-        f"That answer could not be used: {error}\nAnswer again with one JSON object that fits this JSON "
-        f"schema, and nothing else (write each backslash in a string as \\\\):\n{json.dumps(schema)}"
-    )
-    return [*messages, {"role": "assistant", "content": text}, {"role": "user", "content": complaint}]
+    complaint = load("json_again").messages(error=str(error), schema=json.dumps(schema))
+    return [*messages, {"role": "assistant", "content": text}, *complaint]
 
 
 def parse_object(text: str, schema: type[pydantic.BaseModel] | Mapping[str, Any]) -> Any:

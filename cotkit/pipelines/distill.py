@@ -461,6 +461,8 @@ def _prepare(
         budgets=budgets,
         use_cache=use_cache,
         time_limit=time_limit,
+        models=list(models.values()),
+        facts=lambda: {"endpoints": {m.name: m.stats() for m in models.values() if hasattr(m, "stats")}},
     )
 
 

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from cotkit import aio
-from cotkit.chat import BudgetExceeded, CallLedger, ModelError
+from cotkit.chat import BudgetExceeded, CallLedger, ChatModel, ModelError
 from cotkit.pipelines.progress import Display, Progress, Show, status_line
 from cotkit.problems import Problem
 from cotkit.records import Row
@@ -48,6 +48,7 @@ class Work:
         budgets: dict[str, Any],
         use_cache: bool = True,
         time_limit: float | None = None,
+        models: Sequence[ChatModel] = (),
         facts: Callable[[], dict[str, Any]] = dict,
     ):
         if time_limit is not None and not time_limit > 0:
@@ -57,6 +58,11 @@ class Work:
         try:
             self.folder.check_problems(problems)
             self.ledger = CallLedger(self.folder.path / "calls.sqlite", use_cache=use_cache, **budgets)
+            try:
+                self.ledger.check_prices(*(m for m in models if isinstance(m, ChatModel)))
+            except ValueError:
+                self.ledger.close()
+                raise
         except BaseException:
             self.folder.__exit__()
             raise

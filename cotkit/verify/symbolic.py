@@ -214,7 +214,7 @@ def same_constant(
 def same_function(gold: Any, answer: Any, absolute: bool, options: dict[str, Any]) -> tuple[bool | None, str]:
     import sympy
 
-    if gold == answer or sympy.expand(gold - answer) == 0:
+    if gold == answer:
         return True, "equal formulas"
     tolerance = options.get("tolerance")
     agree = sampled(gold, answer, [1, -1] if absolute else [1], tolerance or SAME)
@@ -222,8 +222,12 @@ def same_function(gold: Any, answer: Any, absolute: bool, options: dict[str, Any
         return False, "different at a sampled point"
     if agree and tolerance:
         return True, "within the tolerance at every sampled point"
-    if sympy.simplify(gold - answer) == 0:
+    difference = sympy.expand(gold - answer)
+    difference = difference if difference.is_number else sympy.simplify(difference)
+    if difference == 0:
         return True, "equal formulas"
+    if difference.is_number and abs(difference.evalf(DIGITS)) > sympy.Float(f"1e-{DIGITS - 10}"):
+        return False, "different by a constant"
     if options.get("positive_symbols") and not absolute:
         positive = {s: sympy.Symbol(s.name, positive=True) for s in gold.free_symbols | answer.free_symbols}
         difference = sympy.expand_log((gold - answer).subs(positive), force=True)

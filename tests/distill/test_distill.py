@@ -59,7 +59,7 @@ def test_best_of_n_takes_the_verified_answer_over_the_fluent_wrong_one(serve, tm
     def script(request):
         if asked_to_judge(request):
             return scores(10 if "fluent" in request.user else 8)
-        return drafts[sum(not asked_to_judge(r) for r in server.log) - 1]
+        return drafts[request.number]
 
     server = serve(script)
     row = only(quiet([problem(7)], model(server), judge(server), num_generations=3, run=tmp_path / "r"))

@@ -36,7 +36,7 @@ for line in sys.stdin:
         reason = {"count": jobs, "pid": os.getpid(), "environment": sorted(os.environ)}.get(command, text)
         print(json.dumps([True, json.dumps(reason)]), flush=True)
 """
-HOSTILE = r"(x+y+z+w)^{900}"  # expanding it would take hours
+HOSTILE = r"\int e^{-x^2}\ln(x+\sqrt{x})\sin x\,dx"  # minutes of SymPy, to no end
 
 
 @pytest.fixture
@@ -88,8 +88,8 @@ def test_a_job_past_its_clock_is_undecided_and_its_worker_dies(pool):
 
 def test_waiting_in_the_queue_costs_no_clock(pool):
     one = pool(size=1)
-    futures = [one.submit([("hang", "x")], {}, 0.5) for _ in range(3)]
-    futures += [one.submit([("echo", "x")], {}, 0.5) for _ in range(5)]
+    futures = [one.submit([("hang", "x")], {}, 0.2) for _ in range(3)]
+    futures += [one.submit([("echo", "x")], {}, 5.0) for _ in range(5)]
     methods = [future.result()[0][0].method for future in futures]
     assert methods == ["timeout"] * 3 + ["symbolic"] * 5
 
@@ -141,7 +141,7 @@ def test_no_key_of_the_user_reaches_a_worker_and_it_has_its_own_session(pool, mo
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     one = pool()
     environment = reason(ask(one, "environment")[0])
-    assert not {name for name in environment if "KEY" in name or "HOME" == name}
+    assert not {name for name in environment if "KEY" in name or name == "HOME"}
     assert os.getsid(reason(ask(one, "pid")[0])) != os.getsid(0)  # so Ctrl-C does not reach it
 
 
@@ -161,10 +161,9 @@ def test_many_threads_share_a_pool(pool):
     assert sorted(answers) == [(k, k) for k in range(40)] and len(one.workers) == 2
 
 
-@pytest.mark.parametrize("setting", [{}, {"seconds": 0.4}])
-def test_a_monstrous_formula_is_bounded_and_undecided(setting):
-    policy = AnswerPolicy(**setting)
-    verdict = check_answer(HOSTILE, f"{HOSTILE} + 1", policy=policy)
+def test_a_monstrous_formula_is_bounded_and_undecided():
+    assert AnswerPolicy().seconds == 3
+    verdict = check_answer("x", HOSTILE, policy=AnswerPolicy(seconds=0.4))
     assert (verdict.correct, verdict.method) == (None, "timeout")
     for power in ("10^{10^{10}}", "9^{9^{9}}", "(20!)!", "2^{100000}", "x^{10^{9}}"):
         verdict = check_answer("7x", f"{power}x", policy=policy)
@@ -172,15 +171,14 @@ def test_a_monstrous_formula_is_bounded_and_undecided(setting):
 
 
 def test_one_check_has_one_clock_for_all_its_symbolic_questions():
-    items = [f"(x+y+z+{k})^{{900}}" for k in range(6)]
-    reference, prediction = (f"\\{{{', '.join(some)}\\}}" for some in (items, items[::-1]))
-    check_ = check.Check(prediction, reference + "x", None, None, AnswerPolicy(seconds=0.4))
-    rounds = 0
-    while check_.verdict is None:
-        assert check_.job[2] <= 0.4
-        check_.resume(workers.shared_pool().submit(*check_.job).result())
-        rounds += 1
-    assert check_.verdict.correct is None and rounds <= 1
+    reference = "\\{" + ", ".join(f"x^{k} + {HOSTILE}" for k in range(5)) + "\\}"
+    prediction = "\\{" + ", ".join(f"{k}x" for k in range(5)) + "\\}"
+    one = check.Check(prediction, reference, None, None, AnswerPolicy(seconds=0.4))
+    budgets = []
+    while one.verdict is None:
+        budgets.append(one.job[2])
+        one.resume(workers.shared_pool().submit(*one.job).result())
+    assert budgets == [0.4] and (one.verdict.correct, one.verdict.method) == (None, "timeout")
 
 
 def test_the_event_loop_stays_free_during_a_symbolic_check():
@@ -188,7 +186,7 @@ def test_the_event_loop_stays_free_during_a_symbolic_check():
         order = []
 
         async def slow():
-            verdict = await acheck_answer(HOSTILE, f"{HOSTILE} + 2", policy=AnswerPolicy(seconds=0.5))
+            verdict = await acheck_answer("2x", HOSTILE, policy=AnswerPolicy(seconds=0.5))
             order.append(verdict.method)
 
         async def others():
@@ -209,7 +207,7 @@ def test_the_event_loop_stays_free_during_a_symbolic_check():
 
 def test_a_failure_of_the_checker_is_not_remembered_and_a_verdict_is():
     check._remembered.clear()
-    check_answer(HOSTILE, f"{HOSTILE} + 3", policy=AnswerPolicy(seconds=0.3))
+    check_answer("3x", HOSTILE, policy=AnswerPolicy(seconds=0.3))
     assert not check._remembered
     assert check_answer("2(x+3)", "2x+6").correct is True
     assert len(check._remembered) == 1
@@ -251,7 +249,7 @@ PARENT = """
 import os, threading
 from cotkit.verify import check_answer, workers
 assert check_answer("1+x", "x+1").correct is True
-threading.Thread(target=check_answer, args=(HOSTILE, HOSTILE + "+1"), daemon=True).start()
+threading.Thread(target=check_answer, args=("x", HOSTILE), daemon=True).start()
 for worker in workers.shared_pool().workers.values():
     print(worker.process.pid, flush=True)
 os.kill(os.getpid(), 9) if KILL else None
