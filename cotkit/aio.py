@@ -111,6 +111,15 @@ _ENGINE = LoopThread()
 run, arun, start, inside = _ENGINE.run, _ENGINE.arun, _ENGINE.start, _ENGINE.inside
 
 
+async def together(coros: Iterable[Awaitable[R]]) -> list[R]:
+    """The results of all, run at the same time; an error is raised only when none is running any more."""
+    results = await asyncio.gather(*coros, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return results
+
+
 async def stream(
     items: Iterable[T], work: Callable[[T], Awaitable[R]], width: int
 ) -> AsyncIterator[tuple[T, R]]:

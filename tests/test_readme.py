@@ -37,9 +37,7 @@ def answer(request):
 @pytest.mark.parametrize("code", PYTHON, ids=[f"block {n}" for n in range(1, len(PYTHON) + 1)])
 def test_its_python_runs(code, serve, tmp_path):
     server = serve(answer)
-    code = code.replace(
-        "max_concurrency=32", "max_concurrency=32, price=(0.25, 2.0)"
-    )  # no table has the mock
+    code = code.replace("max_concurrency=32", "max_concurrency=32, price=(0.25, 2.0)")
     env = {
         **os.environ,
         "OPENAI_API_KEY": "sk-readme-test",

@@ -6,11 +6,11 @@ than half of ALL judges answered; else there are no scores. Each judge's own jud
 
 from __future__ import annotations
 
-import asyncio
 import statistics
 from collections.abc import Iterable
 from typing import Any, Literal
 
+from cotkit import aio
 from cotkit.judge.base import Judge
 from cotkit.problems import Problem
 from cotkit.records import Judgement
@@ -59,10 +59,7 @@ class JudgePanel(Judge):
 
     async def ajudge(self, problem: Problem, trace: str, *, ledger: object = None) -> Judgement:
         asked = [judge.ajudge(problem, trace, ledger=ledger) for judge in self.judges]
-        answers = await asyncio.gather(*asked, return_exceptions=True)  # none is left running behind an error
-        for answer in answers:
-            if isinstance(answer, BaseException):
-                raise answer
+        answers = await aio.together(asked)
         known = {
             "saw_reference": any(answer.saw_reference for answer in answers),
             "raw": {

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import jinja2
 
-from cotkit import __version__
+from cotkit import __version__, aio
 from cotkit.chat import CallLedger, Completion, ModelError
 from cotkit.judge import Thresholds
 from cotkit.pipelines.leaks import feedback_leaks, trace_leaks
@@ -140,9 +140,8 @@ class Distiller:
                 note_error(row, "draft", answer, sample_index=index)
             else:
                 row.candidates.append(await self._candidate(answer, problem, "draft", prompt))
-        for candidate in row.candidates:
-            if self.recipe.judge_all or self._can_be_chosen(candidate, row.candidates):
-                await self._judge(candidate, problem)
+        judged = (c for c in row.candidates if recipe.judge_all or self._can_be_chosen(c, row.candidates))
+        await aio.together(self._judge(candidate, problem) for candidate in judged)
 
     def _can_be_chosen(self, candidate: Candidate, drafts: Sequence[Candidate]) -> bool:
         """Verified first, then judged best: a judge's call is spent only on drafts that are still in play."""

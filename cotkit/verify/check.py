@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import threading
 
 from cotkit.records import Verdict
 from cotkit.verify.extraction import after_thinking, extract, is_one_value, reference_answer
@@ -22,13 +21,12 @@ from cotkit.verify.verdicts import FAILURES, Outcome
 from cotkit.verify.workers import Answered, shared_pool
 
 REMEMBERED = 20_000  # symbolic answers
-INLINE = 1000  # characters; longer texts are prepared outside the event loop
+INLINE = 200  # characters; longer texts climb the ladder outside the event loop
 DEFAULT_POLICY = AnswerPolicy()
 INTEGER = re.compile(r"[+-]?\d{1,15}")
 UNMARKED = re.compile(r"[-+\d.,/%$ ]{1,40}")
 
-_remembered: dict[tuple, Outcome] = {}
-_remembered_lock = threading.Lock()
+_remembered: dict[tuple, Outcome] = {}  # each step on it is atomic, so threads need no lock
 
 
 def check_answer(
@@ -123,12 +121,11 @@ class Check:
         outcomes, seconds = answered
         self.seconds -= seconds
         self.comparison.answers |= dict(zip(pairs, outcomes, strict=True))
-        with _remembered_lock:
-            if len(_remembered) > REMEMBERED:
-                _remembered.clear()
-            for pair, outcome in zip(pairs, outcomes, strict=True):
-                if outcome.method not in FAILURES:
-                    _remembered[pair, self.options] = outcome
+        if len(_remembered) > REMEMBERED:
+            _remembered.clear()
+        for pair, outcome in zip(pairs, outcomes, strict=True):
+            if outcome.method not in FAILURES:
+                _remembered[pair, self.options] = outcome
         self.climb()
 
 

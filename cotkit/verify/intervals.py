@@ -67,7 +67,7 @@ def interval(text: str) -> RealSet | None:
     if len(ends) != 2 or not all(end.strip() for end in ends):
         return None
     low, high = (end.strip() for end in ends)
-    piece = Piece(low, high, text[0] == "[", text[-1] == "]")
+    piece = Piece(low, high, text[0] == "[" and low not in INFINITE, text[-1] == "]" and high not in INFINITE)
     clear = text[0] + text[-1] not in ("()", "[]") or low in INFINITE or high in INFINITE
     return RealSet((piece,), clear)
 

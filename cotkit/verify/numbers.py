@@ -17,11 +17,9 @@ from cotkit.verify.normalise import CACHED
 from cotkit.verify.policy import AnswerPolicy
 
 LONGEST_LITERAL = 400  # digits; Python itself refuses above 4300
-LARGEST_EXPONENT = 9999
 FLOAT_DIGITS = 15  # significant digits a binary64 keeps; a float printed in full may be off beyond them
 
 DIGITS = r"(?:\d{1,3}(?:,\d{3})+|\d{1,3}(?: \d{3})+|\d+)"
-PLAIN_NUMBER = re.compile(r"[+-]?\d{1,18}(?:\.\d{1,18})?")
 DECIMAL = re.compile(
     rf"(?P<sign>[+-] ?)?(?P<whole>{DIGITS})?(?:\.(?P<part>\d*))?"
     r"(?:(?:e|E| ?(?:\\times|\\cdot|\*|x|X) ?10\^)"

@@ -10,6 +10,7 @@ when a job outlives its clock. Memory is limited, so a formula that explodes end
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -18,12 +19,14 @@ import signal
 import sys
 
 MEMORY = 2 << 30  # bytes of address space
-RECYCLE = 1 << 20  # kilobytes of resident memory after which the process is replaced
+RECYCLE = 1 << 30  # bytes of resident memory after which the process is replaced
+RSS_UNIT = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss
 PR_SET_PDEATHSIG = 1
 
 
 def limit_self() -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    with contextlib.suppress(ValueError, OSError):  # macOS knows no such limit
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     sys.setrecursionlimit(3000)
     if sys.platform == "linux":
@@ -61,7 +64,7 @@ def main() -> None:
         for pair in job["pairs"]:
             print(json.dumps(answer(pair, job["options"])), file=wire, flush=True)
         signal.setitimer(signal.ITIMER_REAL, 0)
-        if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > RECYCLE:
+        if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * RSS_UNIT > RECYCLE:
             return
 
 

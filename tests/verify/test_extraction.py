@@ -226,7 +226,7 @@ HOSTILE = {
     "open braces": "{" * 1_000_000,
     "open boxes": "\\boxed{" * 140_000,
     "nested boxes": "\\boxed{" * 10_000 + "7" + "}" * 10_000,
-    "boxes in a row": "\\boxed{7} and " * 70_000,
+    "boxes in a row": "\\boxed{7} and " * 35_000,
     "open tags": "<answer>" * 120_000,
     "thinking": "<think>" * 140_000,
     "closed thinking": "</think>" * 120_000,
