@@ -60,6 +60,7 @@ BOLD = r"(?:\*\*|__)?"
 ABOUT = r"(?:[ \t]to[ \t](?:the|this)[ \t](?:question|problem))?"
 NAMED = r"(?<![A-Za-z])(?:(?:final|correct)[ \t]{1,3}(?:option|choice|result)|answers?)|最终答案|答案"
 ANSWER_PHRASE = re.compile(rf"(?:{NAMED}){ABOUT}{BOLD}{SAYS}", re.I)
+PHRASE_WORDS = ("answer", "option", "choice", "result", "答案")  # one of them stands in every phrase
 RESULT_PHRASE = re.compile(rf"(?<![A-Za-z])result{BOLD}{SAYS}", re.I)
 ANSWER_HEADING = re.compile(
     rf"^[ \t]{{0,3}}(?:#{{1,6}}[ \t]{{0,3}})?{BOLD}(?:the[ \t])?(?:final[ \t])?answer{BOLD}[:：]?{BOLD}"
@@ -103,7 +104,7 @@ def extract(
     if pattern is not None and pattern.pattern not in CAMEL_BOX:
         return by_pattern(visible, pattern)
     visible = without_code(visible)
-    if THINK_START.search(visible):
+    if "<" in visible and THINK_START.search(visible):
         return Extraction(answer=None, how="thinking_not_finished")
     if pattern is not None:
         return in_box(visible) or Extraction(answer=None, how="none")
@@ -165,7 +166,7 @@ def compiled(pattern: str | re.Pattern | None) -> re.Pattern | None:
 def after_thinking(text: str) -> str:
     """What follows the last `</think>`."""
     end = 0
-    for match in THINK_END.finditer(text):
+    for match in THINK_END.finditer(text) if "</" in text else ():
         end = match.end()
     return text[end:].strip()
 
@@ -196,7 +197,7 @@ def without_code(text: str) -> str:
 
 def in_answer_tag(text: str) -> Extraction | None:
     start, content = None, None
-    for tag in ANSWER_TAG.finditer(text):
+    for tag in ANSWER_TAG.finditer(text) if "<" in text else ():
         if not tag[1]:
             start = tag.end()
         elif start is not None:
@@ -277,7 +278,7 @@ def brace_pairs(text: str) -> dict[int, int]:
 
 
 def in_hashes(text: str) -> Extraction | None:
-    matches = list(HASHES.finditer(text))
+    matches = list(HASHES.finditer(text)) if "####" in text else []
     for match in reversed(matches[-50:]):
         answer = match[1].strip().strip("*").strip()
         heading = HEADING_WORD.match(answer) or (
@@ -289,6 +290,9 @@ def in_hashes(text: str) -> Extraction | None:
 
 
 def in_phrase(text: str) -> Extraction | None:
+    folded = text.casefold()
+    if not any(word in folded for word in PHRASE_WORDS):
+        return None
     for phrase in (ANSWER_PHRASE, RESULT_PHRASE):
         matches = list(phrase.finditer(text))
         if phrase is ANSWER_PHRASE:
@@ -319,7 +323,7 @@ def tidy_phrase(rest: str) -> str:
 
 
 def in_answer_line(text: str) -> Extraction | None:
-    found = ANSWER_LINE.findall(text)
+    found = ANSWER_LINE.findall(text) if "A:" in text else []
     if not found or OPTION_LINE.search(text):  # a list of options: A: ... B: ...
         return None
     return Extraction(answer=found[-1].strip(), how="answer_line")

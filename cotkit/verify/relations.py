@@ -78,7 +78,7 @@ def read_assignments(text: str) -> dict[str, str] | Items | None:
     if whole and whole.value is not None and is_names(whole.name):
         names, values = split_list(whole.name[1:-1]), read_items(whole.value)
         if values and len(values.items) == len(names):
-            return dict(zip(names, values.items, strict=True))
+            return dict(zip(map(key, names), values.items, strict=True))
         return None
     relations = [read_relation(piece) for piece in split_list(text)]
     if len(relations) < 2 or any(r is None or not r.name or r.value is None for r in relations):
@@ -123,18 +123,22 @@ def compare_relations(reference: str, prediction: str, values: Values) -> Outcom
         return value_against_relation(reference, prediction, gold or answer, values)
     if gold.value is None or answer.value is None:
         return None
-    if other_variable(gold, answer):
+    if other_name(gold, answer):
         outcome = values(gold.value, answer.value)
-        sure = outcome.correct is False or read_number(gold.value) is not None
-        return Outcome(False if sure else None, "relation", "another variable")
+        sure = outcome.correct is False or (read_number(gold.value) is not None and not gold.label)
+        return Outcome(False if sure else None, "relation", "another name")
     outcome = values(gold.value, answer.value)
     if outcome.correct is False and not gold.label and implicit(gold, answer):
         return None  # x = 6 - x against x = 3
     return outcome.by("relation")
 
 
-def other_variable(gold: Relation, answer: Relation) -> bool:
-    if not gold.name or not answer.name or gold.label or answer.label or key(gold.name) == key(answer.name):
+def other_name(gold: Relation, answer: Relation) -> bool:
+    """Two symbols or two labels that differ; a label may stand for a symbol, `y` for `f(x)`."""
+    if not gold.name or not answer.name or gold.label != answer.label:
+        return False
+    names = [key(side.name.casefold() if side.label else side.name) for side in (gold, answer)]
+    if names[0] == names[1]:
         return False
     return not all(FUNCTION.fullmatch(side.name) for side in (gold, answer))
 
