@@ -12,7 +12,7 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "cotkit.problems": ["Problem", "ProblemError", "load_problems", "problems_frame"],
     "cotkit.chat": ["BudgetExceeded", "ChatModel", "Completion", "ModelError", "load_models", "local_model"],
-    "cotkit.verify": ["Verdict", "check_answer", "extract_answer"],
+    "cotkit.verify": ["AnswerPolicy", "Verdict", "acheck_answer", "check_answer", "extract_answer"],
     "cotkit.judge": [
         "Dimension",
         "JudgePanel",
