@@ -56,4 +56,4 @@ def solve(request) -> str:
 
 
 def is_refinement(request) -> bool:
-    return any(m["role"] == "assistant" for m in request.messages)
+    return "Review:" in request.system

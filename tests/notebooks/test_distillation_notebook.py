@@ -44,7 +44,7 @@ def script(request):
         body = ", ".join(f'"{name}": {{"reason": "seen", "score": 8}}' for name in names)
         return f'{{{body}, "feedback": "none"}}'
     place, problem = next((i, p) for i, p in enumerate(PROBLEMS) if p.problem in request.user)
-    right = place % 3 or "review" in request.user.lower()
+    right = place % 3 or "Review:" in request.system
     return f"Steps: 2 * 3 = 6. The answer is \\boxed{{{problem.reference if right else -1}}}."
 
 
