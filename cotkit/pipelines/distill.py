@@ -59,6 +59,7 @@ class Recipe:
     rationalization: bool
     solution_pattern: str | None
     trace_pattern: str | None
+    show_trace: bool
     judge_all: bool
     require_verdict: bool
     unchecked: str
@@ -83,6 +84,7 @@ class Recipe:
                     "rationalization",
                     "solution_pattern",
                     "trace_pattern",
+                    "show_trace",
                     "judge_all",
                     "require_verdict",
                     "unchecked",
@@ -172,7 +174,11 @@ class Distiller:
         recipe, prompt = self.recipe, self.recipe.prompts["refine"]
         parent.feedback = feedback_on(parent, recipe.thresholds, self._gold(problem), problem.problem)
         messages = with_examples(
-            prompt, recipe.few_shot, problem=problem.problem, trace=parent.text, feedback=parent.feedback
+            prompt,
+            recipe.few_shot,
+            problem=problem.problem,
+            trace=parent.text if recipe.show_trace else None,
+            feedback=parent.feedback,
         )
         answer = await recipe.improver.acomplete(
             messages, sample_index=iteration, role="improver", **self._options(problem)
@@ -275,7 +281,7 @@ class Distiller:
 
 
 def with_examples(
-    prompt: Prompt, few_shot: str | Sequence[dict[str, str]] | None, **values: str
+    prompt: Prompt, few_shot: str | Sequence[dict[str, str]] | None, **values: str | None
 ) -> list[dict[str, str]]:
     """The rendered messages; worked examples given as {problem, trace} come as earlier turns of the chat."""
     if few_shot is None or isinstance(few_shot, str):
@@ -386,6 +392,7 @@ def _prepare(
     rationalization: bool = False,
     solution_pattern: str | None = None,
     trace_pattern: str | None = None,
+    show_trace: bool = True,
     judge_all: bool | None = None,
     require_verdict: bool = True,
     unchecked: str = "refuse",
@@ -439,6 +446,7 @@ def _prepare(
         rationalization=rationalization,
         solution_pattern=solution_pattern,
         trace_pattern=trace_pattern,
+        show_trace=show_trace,
         judge_all=judge_all,
         require_verdict=require_verdict,
         unchecked=unchecked,
@@ -527,6 +535,7 @@ def distill(
     rationalization: try a problem that was never solved once more with the answer as a hint (flagged).
     solution_pattern, trace_pattern: regular expressions with one group, for the answer in the reference
         and in the trace; None = the markers of `extract_answer`.
+    show_trace: False tells the improver what the review found, but not the trace: small models copy it.
     require_verdict: False records the verdict but lets thresholds alone decide.
     judge_all: score every draft (default: for judges that ask no model), not only those that can be chosen.
     unchecked: "keep" keeps traces of problems without reference when there is no judge.

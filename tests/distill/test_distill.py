@@ -82,6 +82,14 @@ def test_a_wrong_answer_is_refined_until_it_is_right(serve, tmp_path):
     assert "14" not in row.candidates[0].feedback
 
 
+@pytest.mark.parametrize("shown", [True, False])
+def test_the_improver_sees_the_trace_only_when_asked(serve, tmp_path, shown):
+    server = serve(lambda r: solve(r) if is_refinement(r) else "A peculiar draft: \\boxed{5}.")
+    quiet([problem(7)], model(server), show_trace=shown, run=tmp_path / "r")
+    asked = server.log[1].system
+    assert ("A peculiar draft" in asked) is shown and "5 is not correct" in asked
+
+
 def test_the_best_trace_is_kept_not_the_last(serve, tmp_path):
     given = iter([6, 2, 1, 0])
     server = serve(lambda r: scores(next(given)) if asked_to_judge(r) else f"trace {r.number}")
