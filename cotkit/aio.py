@@ -29,7 +29,7 @@ class Job:
         self._loop, self._task = loop, None
 
         def launch() -> None:  # inside the loop, so a later cancel() always finds a task
-            self._task = loop.create_task(coro)
+            self._task = loop.create_task(_contained(coro))
             self._task.add_done_callback(self._finish)
 
         loop.call_soon_threadsafe(launch)
@@ -56,6 +56,14 @@ class Job:
     def result(self, timeout: float | None = None) -> T:
         """The coroutine's result; raises what it raised, `CancelledError` when it was cancelled."""
         return self.future.result(timeout)
+
+
+async def _contained(coro: Coroutine[Any, Any, T]) -> T:
+    """SystemExit and KeyboardInterrupt would end the engine's loop, not the program."""
+    try:
+        return await coro
+    except (SystemExit, KeyboardInterrupt) as error:
+        raise RuntimeError(f"{type(error).__name__} was raised inside cotkit's loop: {error}") from error
 
 
 class LoopThread:
@@ -87,7 +95,7 @@ class LoopThread:
         try:
             while not job.wait(TICK_S):
                 tick()
-        except KeyboardInterrupt:
+        except BaseException:  # an interrupt, or an error in `tick`: nothing goes on unseen
             job.cancel()
             job.wait(GRACE_S)
             raise
@@ -100,7 +108,7 @@ class LoopThread:
             while not waiter.done():  # the tick lets ipykernel deliver an interrupt
                 await asyncio.wait({waiter}, timeout=TICK_S)
                 tick()
-        except asyncio.CancelledError:
+        except BaseException:
             job.cancel()
             await asyncio.wait({waiter}, timeout=GRACE_S)
             raise
@@ -113,7 +121,7 @@ run, arun, start, inside = _ENGINE.run, _ENGINE.arun, _ENGINE.start, _ENGINE.ins
 
 async def together(coros: Iterable[Awaitable[R]]) -> list[R]:
     """The results of all, run at the same time; an error is raised only when none is running any more."""
-    results = await asyncio.gather(*coros, return_exceptions=True)
+    results = await asyncio.gather(*(_contained(coro) for coro in coros), return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException):
             raise result

@@ -12,25 +12,31 @@ As in CAMEL, the judge's scores alone decide acceptance; a verdict is recorded a
 - a problem that fails is recorded with its reason (`self.run.drops`), a failing judge is not asked for ever;
 - a reward model works without an `evaluate_agent`;
 - results come in input order; undecided verdicts are exported as false;
-- the reference is shown to the judge never, to the generator only with `rationalization=True`;
+- the reference is never shown to the judge, and to the generator only by `rationalization=True` (STaR's: for
+  problems that were not solved, the trace flagged) or by the caller of `improve_trace(solution=...)`;
+- an agent's calls are in no cache and no ledger (a ChatModel's are); `batch_size` and `max_workers` are kept,
+  but the model's `max_concurrency` decides, and an agent is stepped by one thread at a time;
 - with `output_path` a run folder `<output_path>.run` is kept beside the file: the same call resumes.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import pathlib
 import tempfile
 import threading
 from collections.abc import Sequence
 from typing import Any
 
+from cotkit import aio
 from cotkit.chat import ChatModel, Completion, ModelError
 from cotkit.judge import Judge, LLMJudge, RewardModelJudge
 from cotkit.pipelines import distill
 from cotkit.problems import Problem, problem_from_row
 from cotkit.prompts import load
 from cotkit.records import Judgement, Usage
+from cotkit.runs import RunError
 
 DIMENSIONS = ("correctness", "clarity", "completeness")
 
@@ -179,19 +185,20 @@ class SelfImprovingCoTPipeline:
         """One problem. Raises RuntimeError with the reason when it gives no trace."""
         results = self._distill([problem], rationalization, None, export=False)
         if not results:
-            raise RuntimeError(f"no trace: {self._lost}")
+            reasons = [f"{row.drop_reason}: {row.detail}" for row in self.run.records()]
+            raise RuntimeError(f"no trace: {'; '.join(reasons)}")
         return results[0]
 
     def generate_reasoning_trace(self, problem: str) -> str:
         messages = load("reasoning").messages(problem=problem, few_shot=self.few_shot_examples)
-        return _wait(self._model.acomplete(messages)).trace
+        return aio.run(self._model.acomplete(messages)).trace
 
     def evaluate_trace(self, problem: str, trace: str, solution: str | None = None) -> dict[str, Any]:
         """Scores and feedback as one dict; raises RuntimeError when there is no judge or it fails."""
         if self._judge is None:
             raise RuntimeError("give evaluate_agent= or reward_model= to evaluate traces")
         asked = Problem(id="0", problem=problem, reference=solution)
-        judgement = _wait(self._judge.ajudge(asked, trace))
+        judgement = aio.run(self._judge.ajudge(asked, trace))
         if judgement.scores is None:
             raise RuntimeError(f"the judge failed: {judgement.error}")
         return {**judgement.scores, "feedback": judgement.feedback}
@@ -202,41 +209,33 @@ class SelfImprovingCoTPipeline:
         messages = load("refine").messages(
             problem=problem, trace=trace, feedback=feedback, few_shot=self.few_shot_examples
         )
-        return _wait(self._model.acomplete(messages)).trace
+        return aio.run(self._model.acomplete(messages)).trace
 
     def _distill(
         self, problems: Sequence[Any], rationalization: bool, folder: str | None, export: bool = True
     ) -> list[dict[str, Any]]:
-        import json
-
-        parsed = [problem_from_row(row, f"problem {i}") for i, row in enumerate(problems)]
-        with tempfile.TemporaryDirectory() as scratch:
-            run = distill(
-                parsed,
-                self._model,
-                self._judge,
-                max_iterations=self.max_iterations,
-                score_threshold=self.score_threshold,
-                rejection_sampling_n=self.rejection_sampling_n or None,
-                few_shot_examples=self.few_shot_examples,
-                rationalization=rationalization,
-                solution_pattern=self.solution_pattern,
-                trace_pattern=self.trace_pattern,
-                require_verdict=False,
-                unchecked="keep",
-                run=pathlib.Path(folder or scratch),
-                show="auto" if export else "none",
-            )
-            target = pathlib.Path(scratch, "traces.json")
-            if export and self.output_path:
-                target = pathlib.Path(self.output_path)
-            run.export(target, format="camel", card=False)
-            self.run = run if folder else None
-            self._lost = "; ".join(f"{d.drop_reason}: {d.detail}" for d in run.drops.itertuples())
-            return json.loads(target.read_text(encoding="utf-8"))["traces"]
-
-
-def _wait(coro: Any) -> Any:
-    from cotkit import aio
-
-    return aio.run(coro)
+        parsed = [problem_from_row(row, f"problem {i}", default_id=str(i)) for i, row in enumerate(problems)]
+        self._scratch = tempfile.TemporaryDirectory()  # lives as long as this pipeline or its next run
+        options = {
+            "max_iterations": self.max_iterations,
+            "score_threshold": self.score_threshold,
+            "rejection_sampling_n": self.rejection_sampling_n or None,
+            "few_shot_examples": self.few_shot_examples,
+            "rationalization": rationalization,
+            "solution_pattern": self.solution_pattern,
+            "trace_pattern": self.trace_pattern,
+            "require_verdict": False,
+            "unchecked": "keep",
+            "run": pathlib.Path(folder or self._scratch.name),
+            "show": "auto" if export else "none",
+        }
+        try:
+            run = distill(parsed, self._model, self._judge, **options)
+        except RunError:  # another configuration than last time: as in CAMEL, the new run takes its place
+            run = distill(parsed, self._model, self._judge, resume="never", **options)
+        self.run = run
+        target = pathlib.Path(self._scratch.name, "traces.json")
+        if export and self.output_path:
+            target = pathlib.Path(self.output_path)
+        run.export(target, format="camel", card=False)
+        return json.loads(target.read_text(encoding="utf-8"))["traces"]

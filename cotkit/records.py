@@ -4,6 +4,7 @@ row of a finished problem. (`Problem`, what goes in, lives in `cotkit.problems`.
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -135,6 +136,20 @@ class Candidate(BaseModel):
     prompt: dict[str, str] = Field(default_factory=dict)  # name, hash
     call: dict[str, Any] = Field(default_factory=dict)  # Completion.provenance()
 
+    def rank(self) -> tuple:
+        """Sorts worst first: accepted, then the program's verdict, an answer at all, the mean score; earlier
+        candidates win ties.
+        """
+        score = self.judgement.mean if self.judgement else None
+        return (
+            self.accepted,
+            {True: 2, None: 1, False: 0}[self.verdict.correct],
+            self.answer is not None and not self.truncated,
+            -math.inf if score is None else score,
+            -self.iteration,
+            -self.sample_index,
+        )
+
 
 class Row(BaseModel):
     """A finished problem: the problem, every candidate, and the decision recorded beside them.
@@ -144,6 +159,7 @@ class Row(BaseModel):
     """
 
     schema_version: int = SCHEMA_VERSION
+    version: str = ""  # of cotkit
     index: int  # position in the input
     id: str
     problem: str

@@ -23,11 +23,10 @@ _PUBLIC = {
     "candidates": ["candidates_frame"],
     "distillation": [
         "acceptance_by_iteration", "accuracy_comparison", "by_type", "funnel", "judge_agreement",
-        "score_table",
     ],
     "cost": ["throughput"],
     "conclusions": ["examples", "findings", "outcome"],
-    "views": ["readable", "trace_card", "trace_cards"],
+    "views": ["readable", "trace_cards"],
 }  # fmt: skip
 _HOME = {name: module for module, names in _PUBLIC.items() for name in names}
 __all__ = sorted([*_HOME, "figures"])

@@ -49,15 +49,9 @@ def refinements(row: Row) -> list[tuple[Candidate, Candidate]]:
     ]
 
 
-def merit(c: Candidate) -> tuple[bool, int, bool, float]:
-    """The kit's order of preference: accepted, verified before undecided, a whole answer, the best score."""
-    score = c.judgement.mean if c.judgement else None
-    return (
-        c.accepted,
-        {True: 2, None: 1, False: 0}[c.verdict.correct],
-        c.answer is not None and not c.truncated,
-        -1.0 if score is None else score,
-    )
+def judge_saw_reference(rows: Iterable[Row]) -> bool:
+    """True when a judge was shown the reference for any of the model's own traces."""
+    return any(c.judgement.saw_reference for row in rows for c in own_candidates(row) if c.judgement)
 
 
 def chosen_draft(row: Row) -> Candidate | None:
@@ -67,13 +61,13 @@ def chosen_draft(row: Row) -> Candidate | None:
             return parent
     if row.best is not None and row.best.stage == "draft":
         return row.best
-    return max(drafts(row), key=merit, default=None)
+    return max(drafts(row), key=Candidate.rank, default=None)
 
 
 def own_final(row: Row) -> Candidate | None:
     """The trace the run decided on; for a rationalized problem the best one the model wrote by itself."""
     own = own_candidates(row)
-    return row.best if any(row.best is c for c in own) else max(own, key=merit, default=None)
+    return row.best if any(row.best is c for c in own) else max(own, key=Candidate.rank, default=None)
 
 
 def candidates_frame(rows: Iterable[Row]) -> pandas.DataFrame:

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from cotkit.analysis.candidates import chosen_draft, drafts, own_candidates, refinements
+from cotkit.analysis.candidates import chosen_draft, drafts, judge_saw_reference, own_candidates, refinements
 from cotkit.analysis.cost import throughput
 from cotkit.analysis.distillation import (
     acceptance_by_iteration,
@@ -25,6 +25,8 @@ from cotkit.records import Candidate, Row
 if TYPE_CHECKING:
     import pandas
 
+STEP_JUDGE = "steps"  # the name of judge.StepJudge
+JUDGE_SAW = "the judge saw the reference"
 LEAST_PROBLEMS = 8  # with right and with wrong traces; with fewer, a bootstrap of medians is too sure
 
 
@@ -79,9 +81,10 @@ def _accuracy(rows: Sequence[Row]) -> Iterator[str]:
     first = ways.loc["first draft"]
     if not first["n"]:
         rest = "the judge alone" if any(c.judgement for c in traces) else "neither a verdict nor a judge"
+        saw = f" ({JUDGE_SAW})" if judge_saw_reference(rows) else ""
         yield (
             "No problem has a decided verdict, so nothing is known about accuracy: what was kept rests on "
-            f"{rest}."
+            f"{rest}{saw}."
         )
         return
     left_out = f" {_count(int(first['undecided']), 'problem')} without a decided verdict left out."
@@ -91,7 +94,8 @@ def _accuracy(rows: Sequence[Row]) -> Iterator[str]:
     for name, way in ways.iterrows():
         if name.startswith(("majority", "best score")):
             gap = _points(_gap(way), " against the first draft")
-            yield f"{_capital(name)}, chosen without the reference: right on {_rate(way).in_words()}, {gap}."
+            how = f" ({JUDGE_SAW})" if way["sees_reference"] else ", chosen without the reference"
+            yield f"{_capital(name)}{how}: right on {_rate(way).in_words()}, {gap}."
         elif name.startswith("any of"):
             yield (
                 f"At least one of the drafts was right on {_rate(way).in_words()}: the most that "
@@ -123,9 +127,15 @@ def _refinement(rows: Sequence[Row]) -> Iterator[str]:
         f"{gap.gained:,} of {gap.n:,} to the kept ones, {_points(gap)}" if gap.gained else "none to the kept"
     )
     turned = f" It turned {_count(fixed, 'wrong trace')} right and {_count(broken, 'right trace')} wrong."
+    told = sum(c.saw_reference for row in rows for c, _ in refinements(row))
     yield (
         f"Refinement was tried on {_count(refined, 'problem')} and added {kept}."
         + (turned if fixed or broken else "")
+        + (
+            f" {_count(told, 'refined trace')} used feedback by a judge that saw the reference."
+            if told
+            else ""
+        )
         + " What as many further drafts would have added was not measured."
     )
 
@@ -141,10 +151,16 @@ def _judge(rows: Sequence[Row]) -> Iterator[str]:
     judged = [(row.id, c) for row in rows for c in own_candidates(row) if c.judgement]
     if not judged:
         return
-    names = ", ".join(sorted({c.judgement.judge for _, c in judged} - {""}))
+    names = sorted({c.judgement.judge for _, c in judged} - {""})
+    if STEP_JUDGE in names:
+        yield (
+            f"The judge ({STEP_JUDGE}) recomputes the arithmetic of a trace: it cannot see a wrong plan, and "
+            "words without an equation are not checked."
+        )
     agreement = judge_agreement(rows)
     if not agreement.empty:
-        yield from _agreement(agreement.iloc[-1], f"The score of the judge{f' ({names})' if names else ''}")
+        named = f" ({', '.join(names)})" if names else ""
+        yield from _agreement(agreement.iloc[-1], f"The score of the judge{named}")
     failed = [c.judgement.scores is None for _, c in judged]
     if any(failed):
         rate = Rate.of_grouped(failed, [id for id, _ in judged])
@@ -157,6 +173,7 @@ def _agreement(found: pandas.Series, score: str) -> Iterator[str]:
         yield f"Whether the judge tells right from wrong cannot be measured: it scored {counts}."
         return
     auc = f"AUC {found['auc']:.2f}, 95 % interval {found['auc_low']:.2f} to {found['auc_high']:.2f}; {counts}"
+    auc += f"; {JUDGE_SAW}" if found["saw_reference"] else ""
     if found["auc_low"] > 0.5:
         yield f"{score} ranks right traces above wrong ones ({auc})."
     elif found["auc_high"] < 0.5:

@@ -17,12 +17,14 @@ from cotkit.analysis.candidates import (
     candidates_frame,
     chosen_draft,
     drafts,
+    judge_saw_reference,
     own_candidates,
     own_final,
     refinements,
 )
 from cotkit.analysis.intervals import NAN, Rate, auc_interval, paired_difference
 from cotkit.records import Candidate, Row
+from cotkit.verify import answer_key
 
 if TYPE_CHECKING:
     import pandas
@@ -148,26 +150,17 @@ def _first(row: Row) -> bool | None:
 
 
 def _majority(row: Row) -> bool | None:
-    """The verdict on the answer most drafts give; ties go to the answer that came first."""
-    first: dict[str, Candidate] = {}
-    votes: Counter[str] = Counter()
+    """The verdict on the answer most drafts give.
+
+    Answers are pooled without a look at any verdict: those with the same `verify.answer_key`, which is strict
+    (`72` and `72 apples` vote apart). Of answers with equally many votes the one that the earliest draft
+    gives wins; drafts without an answer have no vote.
+    """
+    votes: dict[str, list[Candidate]] = {}
     for c in drafts(row):
-        if (key := _answer_key(c)) is not None:
-            first.setdefault(key, c)
-            votes[key] += 1
-    return _correct(first[votes.most_common(1)[0][0]]) if votes else _first(row)
-
-
-def _answer_key(c: Candidate) -> str | None:
-    """Equal for equal answers: all that were verified right, equal numbers, equal texts. None = no answer."""
-    if c.answer is None or c.verdict.correct:
-        return "right" if c.verdict.correct else None
-    text = c.answer.strip().casefold()
-    bare = text.replace(",", "").replace("$", "").replace("\\", "").replace(" ", "")
-    try:
-        return f"{float(bare):.12g}"
-    except ValueError:
-        return f"text {text}"
+        if c.answer:
+            votes.setdefault(answer_key(c.answer), []).append(c)
+    return _correct(max(votes.values(), key=len)[0]) if votes else _first(row)
 
 
 def _best_scored(row: Row) -> bool | None:
@@ -182,14 +175,14 @@ def _any(candidates: Sequence[Candidate]) -> bool | None:
 
 
 def _strategies(rows: Sequence[Row]) -> list[tuple[str, Pick, Callable[[Row], int], bool]]:
-    """(name, pick, traces a problem costs, whether the verdict chose) of what these rows can compare."""
+    """(name, pick, traces a problem costs, whether the reference helps to choose) of what can be compared."""
     most = max((len(drafts(row)) for row in rows), default=0)
     ways = [("first draft", _first, lambda row: 1, False)]
     if most > 1:
         count = lambda row: len(drafts(row))  # noqa: E731
         ways.append((f"majority of {most} drafts", _majority, count, False))
         if all(c.judgement for row in rows for c in drafts(row)):  # else being judged already says something
-            ways.append((f"best score of {most} drafts", _best_scored, count, False))
+            ways.append((f"best score of {most} drafts", _best_scored, count, judge_saw_reference(rows)))
         ways.append((f"any of {most} drafts", lambda row: _any(drafts(row)), count, True))
         picked = [_correct(chosen_draft(row)) for row in rows]
         if picked != [_any(drafts(row)) for row in rows]:
@@ -203,10 +196,11 @@ def _strategies(rows: Sequence[Row]) -> list[tuple[str, Pick, Callable[[Row], in
 def accuracy_comparison(rows: Sequence[Row]) -> pandas.DataFrame:
     """Verified accuracy by way of choosing the trace, all on the same problems, each against the first draft.
 
-    The ways: the first draft; the mean over all drafts (pass@1); the answer most drafts agree on; the draft
-    the judge scores best; any of the drafts (pass@n: the verdict picks, an upper bound); the draft the run
-    chose, when that is not the same; the trace the run decided on after refinement. Where `sees_verdict` is
-    True the verdict helps to choose: such a line is a yield of right traces, not the accuracy of a model that
+    The ways: the first draft; the mean over all drafts (pass@1); the answer most drafts give; the draft the
+    judge scores best; any of the drafts (pass@n: the verdict picks, an upper bound); the draft the run chose,
+    when that is not the same; the trace the run decided on after refinement. Ties, by votes or by
+    score, go to the earliest draft. Where `sees_reference` is True the reference helps to choose, through the
+    verdict or a judge that saw it: such a line is a yield of right traces, not the accuracy of a model that
     has no reference. `traces` is the mean number of traces a problem costs.
 
     Only problems on which every way has a verdict are compared (for the mean, n counts their traces);
@@ -222,7 +216,7 @@ def accuracy_comparison(rows: Sequence[Row]) -> pandas.DataFrame:
     same = [with_trace[i] for i in decided]
     base = [picks[0][i] for i in decided]
     lines = []
-    for (name, _, traces, sees_verdict), chosen in zip(ways, picks, strict=True):
+    for (name, _, traces, sees_reference), chosen in zip(ways, picks, strict=True):
         flags = [chosen[i] for i in decided]
         line = {
             "way": name,
@@ -231,7 +225,7 @@ def accuracy_comparison(rows: Sequence[Row]) -> pandas.DataFrame:
             **interval_columns("accuracy", Rate.of_flags(flags)),
         }
         line["traces"] = sum(map(traces, same)) / len(same) if same else NAN
-        line["sees_verdict"] = sees_verdict
+        line["sees_reference"] = sees_reference
         if name != "first draft":
             gap = paired_difference(base, flags)
             line |= {"difference": gap.difference, "difference_low": gap.low, "difference_high": gap.high}
@@ -240,7 +234,7 @@ def accuracy_comparison(rows: Sequence[Row]) -> pandas.DataFrame:
     if max((len(drafts(row)) for row in same), default=0) > 1:
         lines.insert(1, _mean_of_drafts(same))
     columns = [
-        *("way", "right", "n", "accuracy", "accuracy_low", "accuracy_high", "traces", "sees_verdict"),
+        *("way", "right", "n", "accuracy", "accuracy_low", "accuracy_high", "traces", "sees_reference"),
         *("difference", "difference_low", "difference_high", "gained", "lost", "p_value"),
     ]
     frame = pandas.DataFrame(lines, columns=columns)
@@ -252,7 +246,7 @@ def _mean_of_drafts(rows: Sequence[Row]) -> dict[str, Any]:
     decided = [(row.id, c) for row in rows for c in drafts(row) if c.verdict.correct is not None]
     rate = Rate.of_grouped([c.verdict.correct for _, c in decided], [id for id, _ in decided])
     line = {"way": f"mean of {max(len(drafts(row)) for row in rows)} drafts", "right": rate.successes}
-    return {**line, "n": rate.n, **interval_columns("accuracy", rate), "traces": 1.0, "sees_verdict": False}
+    return {**line, "n": rate.n, **interval_columns("accuracy", rate), "traces": 1.0, "sees_reference": False}
 
 
 def by_type(rows: Sequence[Row]) -> pandas.DataFrame:
@@ -277,35 +271,6 @@ def by_type(rows: Sequence[Row]) -> pandas.DataFrame:
     return pandas.DataFrame(lines, columns=None if lines else ["type", "problems", "kept", "kept_share"])
 
 
-def score_table(rows: Sequence[Row]) -> pandas.DataFrame:
-    """What the judge gave: per dimension the mean score of right, wrong and undecided traces, with counts.
-
-    `at_maximum` is the share of scores that are 1: near 1 the judge tells nothing apart. `judge_failed`
-    traces have no score and are in no mean.
-    """
-    import pandas
-
-    frame = candidates_frame(rows)
-    own = frame[~frame["rationalized"]]
-    groups = {
-        "right": own[own["correct"].fillna(False)],
-        "wrong": own[~own["correct"].fillna(True)],
-        "undecided": own[own["correct"].isna()],
-    }
-    lines = []
-    for column in _score_columns(own):
-        scores = own[column].dropna()
-        if scores.empty:
-            continue
-        line = {"dimension": column.removeprefix("score_"), "traces": len(scores), "mean": scores.mean()}
-        for name, group in groups.items():
-            line |= {f"mean_{name}": group[column].mean(), name: int(group[column].notna().sum())}
-        at_maximum = Rate.of_grouped((scores >= 1).to_list(), own.loc[scores.index, "id"].to_list())
-        line |= interval_columns("at_maximum", at_maximum)
-        lines.append(line | {"judge_failed": int(own["judge_failed"].sum())})
-    return pandas.DataFrame(lines, columns=None if lines else ["dimension", "traces", "mean", "judge_failed"])
-
-
 def _score_columns(frame: pandas.DataFrame) -> list[str]:
     """The dimensions, then their mean (alone when there is but one)."""
     dimensions = [c for c in frame.columns if c.startswith("score_") and c != "score_mean"]
@@ -317,7 +282,8 @@ def judge_agreement(rows: Sequence[Row]) -> pandas.DataFrame:
 
     0.5 is a coin. `reading` puts the interval into words. Traces without a verdict or a score are left out.
     `unjudged` counts those the judge was never shown: where it saw only what verification had left in play,
-    the comparison is biased (`judge_all=True` has every draft judged). No line = nothing to compare.
+    the comparison is biased (`judge_all=True` has every draft judged). `saw_reference`: the judge was shown
+    the reference, so the AUC is not that of a judge without it. No line = nothing to compare.
     """
     import pandas
 
@@ -331,9 +297,12 @@ def judge_agreement(rows: Sequence[Row]) -> pandas.DataFrame:
         found = auc_interval(known[column].to_list(), known["correct"].to_list(), known["id"].to_list())
         line = {"dimension": column.removeprefix("score_"), **interval_columns("auc", found)}
         line |= {"right": found.right, "wrong": found.wrong, "problems": known["id"].nunique()}
-        line["unjudged"] = int(frame["judge"].isna().sum())
+        line |= {"unjudged": int(frame["judge"].isna().sum()), "saw_reference": judge_saw_reference(rows)}
         lines.append(line | {"reading": _reading(found)})
-    columns = ["dimension", "auc", "auc_low", "auc_high", "right", "wrong", "problems", "unjudged", "reading"]
+    columns = [
+        *("dimension", "auc", "auc_low", "auc_high", "right", "wrong", "problems", "unjudged"),
+        *("saw_reference", "reading"),
+    ]
     return pandas.DataFrame(lines, columns=columns)
 
 

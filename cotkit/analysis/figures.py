@@ -164,7 +164,7 @@ def _step(line: Any) -> str:
 
 
 def accuracy(frame: pandas.DataFrame) -> Figure:
-    """Verified accuracy by way of choosing the trace: dot and interval; hollow where the verdict chose."""
+    """Verified accuracy by way of choosing the trace: dot and interval; hollow where the reference helped."""
     if frame.empty or not frame["n"].iloc[0]:
         return _nothing("No problem has a decided verdict: there is no accuracy to show.")
     with style():
@@ -177,10 +177,9 @@ def accuracy(frame: pandas.DataFrame) -> Figure:
                 lw=2,
                 solid_capstyle="butt",
             )
-            face = "white" if line.sees_verdict else BLUE
-            axes.plot(
-                line.accuracy, place, "o", color=BLUE, markerfacecolor=face, markersize=7, markeredgewidth=1.5
-            )
+            face = "white" if line.sees_reference else BLUE
+            look = {"color": BLUE, "markerfacecolor": face, "markersize": 7, "markeredgewidth": 1.5}
+            axes.plot(line.accuracy, place, "o", clip_on=False, **look)  # whole also at 0 and 100 %
             _beside(axes, place, 85, f"{line.right:,} of {line.n:,}", ha="right")
             _beside(axes, place, 150, f"{line.traces:.1f}".removesuffix(".0"), ha="right")
         _beside(axes, -0.8, 85, "right", ha="right", color=GREY, size="small")
@@ -189,7 +188,7 @@ def accuracy(frame: pandas.DataFrame) -> Figure:
         axes.set_ylim(len(frame) - 0.4, -0.6)
         axes.set_xlim(0, 1)
         _percent(axes.xaxis)
-        hollow = "; hollow: the verdict chooses" if frame["sees_verdict"].any() else ""
+        hollow = "; hollow: chosen with the reference" if frame["sees_reference"].any() else ""
         axes.set_xlabel(f"verified right (95 % interval{hollow})")
         _bare(axes)
         first, last = frame.iloc[0], frame.iloc[-1]

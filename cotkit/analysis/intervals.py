@@ -115,12 +115,6 @@ class PairedDifference:
         """True when the interval leaves out 0 and the exact test agrees (p < 0.05)."""
         return (self.low > 0 or self.high < 0) and self.p_value < 0.05
 
-    def __str__(self) -> str:
-        if not self.n:
-            return "no value (n = 0)"
-        points = [f"{100 * value:+.0f}" for value in (self.difference, self.low, self.high)]
-        return f"{points[0]} points [{points[1]}, {points[2]}] (n = {self.n}, p = {self.p_value:.2g})"
-
 
 def paired_difference(first: Sequence[bool], second: Sequence[bool]) -> PairedDifference:
     """Compare two ways on the same problems: `first[i]` and `second[i]` say whether problem i was right.
@@ -220,16 +214,6 @@ class Auc:
     high: float
     right: int
     wrong: int
-
-    @property
-    def is_clear(self) -> bool:
-        """True when the interval leaves out 0.5, the value of a coin."""
-        return self.low > 0.5 or self.high < 0.5
-
-    def __str__(self) -> str:
-        if math.isnan(self.value):
-            return f"no value ({self.right} right, {self.wrong} wrong)"
-        return f"{self.value:.2f} [{self.low:.2f}, {self.high:.2f}] ({self.right} right, {self.wrong} wrong)"
 
 
 def auc(scores: Sequence[float], labels: Sequence[bool]) -> float:

@@ -1,6 +1,6 @@
 """Traces and tables for the eye: plain HTML without widgets, the same in JupyterLab and in a report.
 
-`trace_card` shows one problem with its final trace, what the verifier and the judge said, and every other
+`trace_cards` shows each problem with its final trace, what the verifier and the judge said, and every other
 candidate folded away. Every word of a model is escaped; colours follow the page, light or dark. `readable`
 turns an analysis frame into one a person reads: a share and its interval in one column.
 """
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 MAX_CHARACTERS = 6000  # of a trace on a card; the run folder has the whole
 VERBATIM = "mathjax_ignore tex2jax_ignore"  # "$5 and $6" is no mathematics
-EXCEPTIONS = {"undecided", "rationalized", "no_trace", "unjudged", "judge_failed", "failed", "cached"}
+EXCEPTIONS = {
+    "undecided", "rationalized", "no_trace", "unjudged", "judge_failed", "saw_reference", "failed", "cached",
+}  # fmt: skip
 VERDICT = {True: ("✓", "right"), False: ("✗", "wrong"), None: ("?", "undecided")}
 STYLE = """<style>
 .cotkit-trace{--line:var(--ck-line,var(--jp-border-color2,rgba(128,128,128,.35)));
@@ -55,13 +57,8 @@ class Html(str):
         return f"<HTML of {len(self):,} characters>"
 
 
-def trace_card(row: Row) -> Html:
-    """One problem: final trace in steps, answer beside the reference, verdict, scores, other candidates."""
-    return trace_cards([row])
-
-
 def trace_cards(rows: Iterable[Row]) -> Html:
-    """`trace_card` of several problems, one below the other."""
+    """A card a problem: final trace in steps, answer and reference, verdict, scores, the other candidates."""
     cards = "".join(map(_card, rows)) or '<p class="note">No problem to show.</p>'
     return Html(f'{STYLE}<div class="{VERBATIM}">{cards}</div>')
 

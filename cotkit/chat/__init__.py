@@ -14,6 +14,7 @@ _HOME = {
     "ChatModel": "cotkit.chat.model",
     "ParseError": "cotkit.chat.structured",
     "embedded": "cotkit.chat.embedded",
+    "check_sampling": "cotkit.chat.config",
     "load_models": "cotkit.chat.config",
     "local_model": "cotkit.chat.embedded",
     "parse_object": "cotkit.chat.structured",

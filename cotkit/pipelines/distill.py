@@ -16,9 +16,12 @@ Every candidate is recorded; the reference is shown to the generator in step 4 o
 
 from __future__ import annotations
 
+import dataclasses
+import difflib
 import hashlib
 import inspect
 import os
+import pathlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,16 +30,17 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 
 from cotkit import __version__, aio
-from cotkit.chat import CallLedger, Completion, ModelError
+from cotkit.chat import CallLedger, Completion, ModelError, check_sampling
 from cotkit.judge import Thresholds
-from cotkit.pipelines.leaks import feedback_leaks, trace_leaks
-from cotkit.pipelines.progress import Show
+from cotkit.pipelines.acceptance import best_of, decide, drop_reason, feedback_on, spoilt
+from cotkit.pipelines.leaks import trace_leaks
+from cotkit.pipelines.progress import Show, check_show
 from cotkit.pipelines.running import Misconfigured, RunJob, Work, new_row
 from cotkit.problems import Problem, load_problems
 from cotkit.prompts import Prompt, load_all
 from cotkit.records import Candidate, Row, Stage, Verdict
 from cotkit.runs import Run, folder_name
-from cotkit.verify import acheck_answer, extract, reference_answer
+from cotkit.verify import AnswerPolicy, acheck_answer, check_answer, extract, reference_answer
 
 if TYPE_CHECKING:
     from cotkit.chat import ChatModel
@@ -59,6 +63,7 @@ class Recipe:
     rationalization: bool
     solution_pattern: str | None
     trace_pattern: str | None
+    answer_policy: AnswerPolicy
     show_trace: bool
     judge_all: bool
     require_verdict: bool
@@ -76,6 +81,7 @@ class Recipe:
             "prompts": {name: prompt.hash for name, prompt in self.prompts.items()},
             "thresholds": self.thresholds.describe(),
             "few_shot_hash": few_shot,
+            "answer_policy": dataclasses.asdict(self.answer_policy),
             **{
                 name: getattr(self, name)
                 for name in (
@@ -93,25 +99,6 @@ class Recipe:
                 )
             },
         }
-
-
-def rank(candidate: Candidate) -> tuple:
-    """The order in which candidates are preferred: accepted, verified, answered, best score, earliest."""
-    verdict = {True: 2, None: 1, False: 0}[candidate.verdict.correct]
-    score = candidate.judgement.mean if candidate.judgement else None
-    return (
-        candidate.accepted,
-        verdict,
-        candidate.answer is not None and not candidate.truncated,
-        -1.0 if score is None else score,
-        -candidate.iteration,
-        -candidate.sample_index,
-    )
-
-
-def best_of(candidates: Sequence[Candidate]) -> int | None:
-    """Index of the preferred candidate, None when there is none."""
-    return max(range(len(candidates)), key=lambda i: rank(candidates[i]), default=None)
 
 
 class Distiller:
@@ -211,7 +198,8 @@ class Distiller:
         candidate = await self._candidate(
             answer, problem, "rationalize", prompt, iteration=iteration, saw_reference=True
         )
-        await self._judge(candidate, problem)
+        if self.recipe.judge_all or not spoilt(candidate, self.recipe):
+            await self._judge(candidate, problem)
         row.candidates.append(candidate)
 
     async def _candidate(
@@ -255,7 +243,8 @@ class Distiller:
         if not answer:
             why = "cut off before an answer" if truncated else "no final answer found"
             return Verdict(correct=False, method="no_answer", reason=why)
-        return await acheck_answer(answer, gold, problem.answer_type, problem.tolerance)
+        policy = self.recipe.answer_policy
+        return await acheck_answer(answer, gold, problem.answer_type, problem.tolerance, policy=policy)
 
     async def _judge(self, candidate: Candidate, problem: Problem) -> None:
         if self.recipe.judge is not None:
@@ -296,80 +285,6 @@ def with_examples(
     return messages[:at] + turns + messages[at:]
 
 
-def feedback_on(candidate: Candidate, thresholds: Thresholds, gold: str | None, problem: str) -> str:
-    """What the improver is told: the verifier's finding, what fell short, the judge's words."""
-    lines = []
-    if candidate.truncated:
-        lines.append("The solution was cut off before it ended. Write a shorter one.")
-    elif candidate.answer is None:
-        lines.append("No final answer was found. End with: The answer is \\boxed{...}.")
-    elif candidate.verdict.correct is False:
-        lines.append(
-            f"The final answer {candidate.answer} is not correct. "
-            "Read again what is asked and check each step."
-        )
-    if (judgement := candidate.judgement) is not None and judgement.scores is not None:
-        told = judgement.saw_reference and feedback_leaks(judgement.feedback, gold, problem, candidate.trace)
-        lines += ["" if told else judgement.feedback, thresholds.feedback(judgement.scores)]
-    return "\n".join(line for line in lines if line) or "Check each step again."
-
-
-def spoilt(candidate: Candidate, recipe: Recipe) -> str | None:
-    """Why no judge can save this candidate; None = its scores decide."""
-    if candidate.truncated:
-        return "truncated"
-    if candidate.leaks:
-        return "leak"
-    if candidate.verdict.correct is False and recipe.require_verdict:
-        return "no_answer" if candidate.verdict.method == "no_answer" else "wrong_answer"
-    return None
-
-
-def drop_reason(candidate: Candidate, recipe: Recipe) -> str | None:
-    """Why this candidate is not accepted; None = it is."""
-    if reason := spoilt(candidate, recipe):
-        return reason
-    if recipe.judge is None:
-        if candidate.verdict.correct or not recipe.require_verdict:
-            return None
-        if candidate.verdict.method == "no_reference":
-            return None if recipe.unchecked == "keep" else "unchecked"
-        return "undecided"
-    scores = candidate.judgement.scores if candidate.judgement else None
-    if scores is None:
-        return "judge_failed"
-    return None if recipe.thresholds.met(scores) else "below_threshold"
-
-
-def decide(row: Row, recipe: Recipe) -> None:
-    """Record the final trace, whether it is accepted, and why not."""
-    row.final = best_of(row.candidates)
-    best = row.best
-    if best is None:
-        last = row.errors[-1]
-        row.drop_reason, row.detail = f"model_{last['kind']}", last["message"]
-        row.retryable = last["kind"] not in ("bad_request", "context_length")
-        return
-    row.accepted = best.accepted
-    if best.accepted:
-        return
-    row.drop_reason = drop_reason(best, recipe)
-    row.retryable = row.drop_reason == "judge_failed"
-    row.detail = _detail(best, row.drop_reason, recipe)
-
-
-def _detail(best: Candidate, reason: str, recipe: Recipe) -> str:
-    if reason == "wrong_answer":
-        return f"answered {best.answer}: {best.verdict.reason}"
-    if reason == "below_threshold":
-        return recipe.thresholds.feedback(best.judgement.scores)
-    if reason == "judge_failed":
-        return best.judgement.error if best.judgement else "not judged"
-    if reason == "leak":
-        return "the trace says: " + ", ".join(best.leaks)
-    return best.verdict.reason
-
-
 def note_error(row: Row, stage: str, error: ModelError, **where: int) -> None:
     """Record a call that gave nothing; what stops the whole run goes on."""
     if error.stops_run:
@@ -392,6 +307,7 @@ def _prepare(
     rationalization: bool = False,
     solution_pattern: str | None = None,
     trace_pattern: str | None = None,
+    answer_policy: AnswerPolicy | None = None,
     show_trace: bool = True,
     judge_all: bool | None = None,
     require_verdict: bool = True,
@@ -425,11 +341,13 @@ def _prepare(
         raise ValueError(f"max_iterations must be 0 or more, got {max_iterations!r}")
     if unchecked not in ("refuse", "keep"):
         raise ValueError(f"unchecked must be 'refuse' or 'keep', got {unchecked!r}")
+    _check_answers(problems, solution_pattern, trace_pattern)
     if judge is None and unchecked == "refuse":
         _refuse_unchecked(problems, solution_pattern)
     if judge_all is None:
         judge_all = not getattr(judge, "calls_model", False)
     sampling = {"temperature": temperature, "top_p": top_p, "max_tokens": max_tokens}
+    check_sampling({**sampling, "seed": seed}, None)
     recipe = Recipe(
         generator=generator,
         judge=judge,
@@ -446,6 +364,7 @@ def _prepare(
         rationalization=rationalization,
         solution_pattern=solution_pattern,
         trace_pattern=trace_pattern,
+        answer_policy=answer_policy or AnswerPolicy(),
         show_trace=show_trace,
         judge_all=judge_all,
         require_verdict=require_verdict,
@@ -455,7 +374,9 @@ def _prepare(
     )
     _try_prompts(recipe)
     config = recipe.describe()
-    models = {id(m): m for m in (generator, improver, *(judge.models if judge else ()))}
+    judges = judge.models if judge else []
+    models = {id(m): m for m in (generator, improver, *judges)}
+    roles = {"generator": generator, "improver": improver} | {f"judge {m.name}": m for m in judges}
     budgets = {"budget_usd": budget_usd, "budget_tokens": budget_tokens, "budget_calls": budget_calls}
     return Work(
         problems,
@@ -469,7 +390,7 @@ def _prepare(
         use_cache=use_cache,
         time_limit=time_limit,
         models=list(models.values()),
-        facts=lambda: {"endpoints": {m.name: m.stats() for m in models.values() if hasattr(m, "stats")}},
+        facts=lambda: {"endpoints": {role: m.stats() for role, m in roles.items() if hasattr(m, "stats")}},
     )
 
 
@@ -494,6 +415,23 @@ def _few_shot(examples: Any) -> str | list[dict[str, str]] | None:
     return [{"problem": str(e["problem"]), "trace": str(e["trace"])} for e in examples]
 
 
+def _check_answers(
+    problems: Sequence[Problem], solution_pattern: str | None, trace_pattern: str | None
+) -> None:
+    """Raises what comparing would: an unknown answer_type, a tolerance or pattern that cannot work."""
+    for name, pattern in (("solution_pattern", solution_pattern), ("trace_pattern", trace_pattern)):
+        try:
+            extract("", pattern)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
+    kinds = {(p.answer_type, p.tolerance): p.id for p in reversed(problems)}
+    for (answer_type, tolerance), first in kinds.items():
+        try:
+            check_answer("0", "0", answer_type, tolerance)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"problem {first!r}: {error}") from None
+
+
 def _refuse_unchecked(problems: Sequence[Problem], pattern: str | None) -> None:
     bare = [p.id for p in problems if p.reference is None or reference_answer(p.reference, pattern) is None]
     if bare:
@@ -506,12 +444,14 @@ def _refuse_unchecked(problems: Sequence[Problem], pattern: str | None) -> None:
 
 def _try_prompts(recipe: Recipe) -> None:
     """A template that cannot be rendered fails here, before the first paid call."""
-    values = {"problem": "", "trace": "", "feedback": "", "answer": "", "few_shot": None}
+    values = {name: f"<{name}>" for name in ("problem", "trace", "feedback", "answer", "few_shot")}
     for name, prompt in recipe.prompts.items():
         try:
-            prompt.messages(**values)
+            messages = prompt.messages(**values)
         except jinja2.TemplateError as error:
             raise ValueError(f"prompt {name!r}: {error}; it may use {', '.join(values)}") from None
+        if not any("<problem>" in message["content"] for message in messages):
+            raise ValueError(f"prompt {name!r} does not show the problem: put {{{{ problem }}}} into it")
 
 
 def distill(
@@ -535,6 +475,7 @@ def distill(
     rationalization: try a problem that was never solved once more with the answer as a hint (flagged).
     solution_pattern, trace_pattern: regular expressions with one group, for the answer in the reference
         and in the trace; None = the markers of `extract_answer`.
+    answer_policy: how answers are compared, an `AnswerPolicy` (docs/verification.md).
     show_trace: False tells the improver what the review found, but not the trace: small models copy it.
     require_verdict: False records the verdict but lets thresholds alone decide.
     judge_all: score every draft (default: for judges that ask no model), not only those that can be chosen.
@@ -550,22 +491,59 @@ def distill(
 
     Raises ValueError or TypeError for anything wrong with problems or options, before the first call.
     """
-    run = _prepare(problems, generator, judge, **options).run(show)
-    if output_path is not None:
-        run.export(output_path, format="camel", card=False)
-    return run
+    work = _work(problems, generator, judge, options, show, output_path)
+    return _with_traces(work.run(show), output_path)
 
 
 async def adistill(
-    problems: Any, generator: ChatModel, judge: Any = None, *, show: Show = "auto", **options: Any
+    problems: Any,
+    generator: ChatModel,
+    judge: Any = None,
+    *,
+    output_path: str | os.PathLike[str] | None = None,
+    show: Show = "auto",
+    **options: Any,
 ) -> Run:
-    """`distill` for a cell that awaits."""
-    return await _prepare(problems, generator, judge, **options).arun(show)
+    """`distill` for a cell that awaits; the same options."""
+    work = _work(problems, generator, judge, options, show, output_path)
+    return _with_traces(await work.arun(show), output_path)
 
 
 def start_distill(problems: Any, generator: ChatModel, judge: Any = None, **options: Any) -> RunJob:
-    """`distill` in the background: returns a job with progress, stop and result at once."""
-    return _prepare(problems, generator, judge, **options).start()
+    """`distill` in the background, with the same options: returns a job with progress, stop and result."""
+    return _work(problems, generator, judge, options).start()
+
+
+def _work(
+    problems: Any,
+    generator: ChatModel,
+    judge: Any,
+    options: dict[str, Any],
+    show: Show = "none",
+    output_path: str | os.PathLike[str] | None = None,
+) -> Work:
+    known = [name for name in inspect.signature(_prepare).parameters if name not in _POSITIONAL]
+    for name in options:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"it has: {', '.join(known)}"
+            raise TypeError(f"distill has no option {name!r}; {hint}")
+    check_show(show)
+    if output_path is not None:
+        target = pathlib.Path(output_path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if target.is_dir() or not os.access(target.parent, os.W_OK):
+            raise ValueError(f"output_path {target} cannot be written: name a file in a folder of yours")
+    return _prepare(problems, generator, judge, **options)
+
+
+_POSITIONAL = ("problems", "generator", "judge")
+
+
+def _with_traces(run: Run, output_path: str | os.PathLike[str] | None) -> Run:
+    if output_path is not None:
+        run.export(output_path, format="camel", card=False)
+    return run
 
 
 def _show_options(function: Any) -> None:

@@ -99,12 +99,16 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
+def check_show(show: str) -> None:
+    if show not in ("auto", "bar", "lines", "none"):
+        raise ValueError(f"show must be 'auto', 'bar', 'lines' or 'none', got {show!r}")
+
+
 class Display:
     """Draws a `Progress`. `tick()` often, `close()` once; both in the caller's thread."""
 
     def __init__(self, progress: Progress, show: Show = "auto"):
-        if show not in ("auto", "bar", "lines", "none"):
-            raise ValueError(f"show must be 'auto', 'bar', 'lines' or 'none', got {show!r}")
+        check_show(show)
         self.progress = progress
         self._draw = {"bar": _bar, "lines": _Lines, "none": _Nothing}[_mode() if show == "auto" else show](
             progress

@@ -8,12 +8,13 @@ next call on the folder goes on with them; answers already paid for come from th
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import html
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from cotkit import aio
+from cotkit import __version__, aio
 from cotkit.chat import BudgetExceeded, CallLedger, ChatModel, ModelError
 from cotkit.pipelines.progress import Display, Progress, Show, status_line
 from cotkit.problems import Problem
@@ -29,7 +30,7 @@ class Misconfigured(ValueError):
 
 
 def new_row(index: int, problem: Problem) -> Row:
-    return Row(index=index, **problem.model_dump(exclude={"solution_code"}))
+    return Row(version=__version__, index=index, **problem.model_dump(exclude={"solution_code"}))
 
 
 class Work:
@@ -66,6 +67,7 @@ class Work:
         except BaseException:
             self.folder.__exit__()
             raise
+        self.folder.begin()
         self.solve = solve(self.ledger)
         self._error: Misconfigured | None = None
         self.progress = Progress(
@@ -86,10 +88,11 @@ class Work:
         reporter = asyncio.create_task(self._report_now_and_then())
         try:
             async with asyncio.timeout(self.time_limit):
-                async for _, row in aio.stream(todo, self._one, self.width):
-                    if row is not None:
-                        self.folder.append(row)
-                        self.progress.add(row)
+                async with contextlib.aclosing(aio.stream(todo, self._one, self.width)) as rows:
+                    async for _, row in rows:
+                        if row is not None:
+                            self.folder.append(row)
+                            self.progress.add(row)
             stopped = self.progress.stopping
             if self._error is not None:
                 raise self._error
@@ -116,7 +119,7 @@ class Work:
             self.progress.stop(str(error))
         except ModelError as error:  # only those that stop a run get this far
             self.progress.stop(f"{error.kind}: {error}")
-        except Exception as error:  # noqa: BLE001 - one row's bug must not sink the others
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - one row's bug must not sink the others
             where = traceback.extract_tb(error.__traceback__)[-1]
             row = new_row(index, problem)
             row.drop_reason, row.retryable = "internal_error", True

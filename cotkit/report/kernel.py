@@ -75,7 +75,8 @@ class Execution:
                     stdout_file=None if self.progress is None else _Echo(self.progress),
                 )
             finally:
-                self._kernel_log = log.read_text(errors="replace")
+                with contextlib.suppress(FileNotFoundError):  # a cleaner of temporary files came by
+                    self._kernel_log = log.read_text(errors="replace")
 
     def _notebook_starts(self, notebook: Any) -> None:
         self.notebook = notebook

@@ -64,7 +64,7 @@ def _short(value: Any) -> str:
 
 def _fingerprint(record: dict[str, Any]) -> str:
     """What makes a finished row the row of this problem and no other."""
-    key = [record.get(k) for k in ("problem", "reference", "answer_type", "tolerance")]
+    key = [record.get(name) for name in ("problem", "reference", "answer_type", "tolerance")]
     return hashlib.sha256(dump_json(key)).hexdigest()
 
 
@@ -112,8 +112,8 @@ class RunFolder:
         elif any((self.path / name).exists() for name in _JOURNALS):
             raise RunError(f"{self.path} holds rows but no config.json: it is no run that can be resumed")
         else:
-            write_json(path, {"config": config, "runtime": runtime, "created": _now()})
-        self._retry_failed()
+            old = {"created": _now()}
+        write_json(path, {"config": config, "runtime": runtime, "created": old["created"]})
         self.done: dict[str, str] = {}  # id -> fingerprint
         self.reasons: Counter[str] = Counter()
         self.kept = 0
@@ -134,15 +134,24 @@ class RunFolder:
         for name in present:
             os.replace(self.path / name, old / name)
 
-    def _retry_failed(self) -> None:
-        """Problems that an endpoint or a judge failed are asked again: their lines are taken out."""
+    def begin(self) -> None:
+        """Problems that an endpoint or a judge failed are to be asked again: takes their lines out."""
         path = self.path / "drops.jsonl"
         records = [record for record, _ in read_lines(path)]
         stay = [record for record in records if not record.get("retryable")]
-        if len(stay) < len(records):
-            temporary = path.with_name(".drops.jsonl.tmp")
-            temporary.write_bytes(b"".join(dump_json(record) + b"\n" for record in stay))
-            os.replace(temporary, path)
+        if len(stay) == len(records):
+            return
+        temporary = path.with_name(".drops.jsonl.tmp")
+        with open(temporary, "wb") as file:
+            file.writelines(dump_json(record) + b"\n" for record in stay)
+            file.flush()
+            os.fsync(file.fileno())
+        self._journals["drops.jsonl"].close()
+        os.replace(temporary, path)
+        for record in records:
+            del self.done[record["id"]]
+        self.reasons.clear()
+        self._journals["drops.jsonl"] = Journal(path, self._count)
 
     def _count(self, record: dict[str, Any]) -> None:
         if record["id"] in self.done:
@@ -155,7 +164,7 @@ class RunFolder:
 
     def check_problems(self, problems: Iterable[Any]) -> None:
         """Raises RunError when a finished row belongs to no given problem, or to one that has changed."""
-        given = {p.id: _fingerprint(p.model_dump(include={*_FINGERPRINT})) for p in problems}
+        given = {p.id: _fingerprint(dict(p)) for p in problems}
         for id, fingerprint in self.done.items():
             if id not in given:
                 raise RunError(
@@ -215,9 +224,6 @@ class RunFolder:
         self._lock.release()
 
 
-_FINGERPRINT = ("problem", "reference", "answer_type", "tolerance")
-
-
 def _lock(path: pathlib.Path):
     import filelock
 
@@ -263,20 +269,18 @@ class Run:
 
     @property
     def report(self) -> dict[str, Any]:
-        """report.json; of a run that was killed before it wrote one, the counts of its journals."""
+        """report.json; of a run that was killed, the counts of its journals and what the last report knew."""
         path = self.path / "report.json"
-        if path.is_file():
-            return _read_json(path)
+        last = _read_json(path) if path.is_file() else {}
+        if last and last["stopped"] != "running":
+            return last
         kept = sum(1 for _ in read_lines(self.path / "rows.jsonl"))
         drops = Counter(record["drop_reason"] for record, _ in read_lines(self.path / "drops.jsonl"))
-        return {
-            "name": self.path.name,
-            "given": kept + sum(drops.values()),
-            "kept": kept,
-            "drops": dict(drops),
-            "complete": False,
-            "stopped": "the process ended before it wrote a report",
-        }
+        given = max(last.get("given", 0), kept + sum(drops.values()))
+        if unfinished := given - kept - sum(drops.values()):
+            drops["unfinished"] = unfinished
+        counts = {"given": given, "kept": kept, "drops": dict(drops), "complete": False}
+        return {**last, "name": self.path.name, **counts, "stopped": "it is running, or was killed"}
 
     def iter_records(self) -> Iterator[Row]:
         """The rows one by one, kept ones first, in the order they were finished."""
@@ -323,10 +327,11 @@ class Run:
 
 
 def counts_line(report: dict[str, Any]) -> str:
-    """`12 given = 9 kept + 3 dropped (2 wrong_answer, 1 below_threshold)`."""
-    drops = report["drops"]
+    """`12 given = 9 kept + 3 dropped (2 wrong_answer, 1 below_threshold)`, and what is unfinished."""
+    drops = dict(report["drops"])
+    unfinished = drops.pop("unfinished", 0)
     why = ", ".join(f"{count} {reason}" for reason, count in drops.items())
-    tail = f" ({why})" if why else ""
+    tail = (f" ({why})" if why else "") + (f" + {unfinished} unfinished" if unfinished else "")
     return f"{report['given']} given = {report['kept']} kept + {sum(drops.values())} dropped{tail}"
 
 

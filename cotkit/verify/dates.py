@@ -31,6 +31,13 @@ FORMS = [
 CLOCK = re.compile(
     r"(?P<h>\d{1,2})(?:[:.](?P<min>\d{2})(?::(?P<s>\d{2}))?)? ?(?P<half>[ap]\.?m\.?)?(?: o'clock)?", re.I
 )
+NAMES_A_DAY = re.compile(  # the fifth of January
+    rf"(?=.*\b(?:{MONTH})\b).*(?:\b\d{{1,2}}\b|(?:\wth|first|second|third)\b)", re.I
+)
+TELLS_TIME = re.compile(  # 18h30, half past three
+    r"\d{1,2} ?h ?(?:\d{2})?|\d{4} ?(?:hours|h)|.*(?:\b(?:past|to|after|half|noon|midnight)\b|[ap]\.?m\b).*",
+    re.I,
+)
 NAMED_TIMES = {"noon": 12 * 3600, "midday": 12 * 3600, "midnight": 0}
 
 
@@ -89,11 +96,15 @@ def compare_dates(reference: str, prediction: str, asked: bool) -> Outcome | Non
     """None: neither is a day. `asked`: the answer type says date."""
     gold, answer = read_date(reference), read_date(prediction)
     if gold is None and not asked:
-        return None if answer is None else Outcome(False, "date", "the reference is no date")
+        if answer is None:
+            return None
+        undecided = NAMES_A_DAY.match(reference) is not None
+        return Outcome(None if undecided else False, "date", "the reference is not read as a day")
     if gold is None:
         return Outcome(None, "date", "the reference is not read as a date")
     if answer is None:
-        return Outcome(False, "date", "no date")
+        undecided = NAMES_A_DAY.match(prediction) is not None
+        return Outcome(None if undecided else False, "date", "no day is read in the answer")
     if gold[1:] != answer[1:]:
         return Outcome(False, "date", "another day")
     if None in (gold[0], answer[0]) and gold[0] != answer[0]:
@@ -109,7 +120,8 @@ def compare_clocks(reference: str, prediction: str, asked: bool) -> Outcome | No
             return None
         if gold is None and asked:
             return Outcome(None, "time", "the reference is not read as a time")
-        return Outcome(False, "time", "only one side is a time of the day")
+        undecided = TELLS_TIME.fullmatch(reference if gold is None else prediction)
+        return Outcome(None if undecided else False, "time", "only one side is read as a time of the day")
     if gold.seconds == answer.seconds:
         return Outcome(True, "time", "the same time")
     apart = abs(gold.seconds - answer.seconds)

@@ -9,18 +9,21 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 from functools import lru_cache
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import NamedTuple
 
 from cotkit.verify.arithmetic import read_number
 from cotkit.verify.items import matched, split_list
 from cotkit.verify.normalise import CACHED, split_top
 from cotkit.verify.verdicts import Outcome, Values, all_true
+from cotkit.verify.words import NONE_OF_IT
 
 INFINITE = {r"\infty": 1, r"+\infty": 1, r"-\infty": -1}
 NAME = r"(?:[A-Za-z]|\\[a-z]+)(?:_\w|_\{\w+\})?(?:\([a-z]\))?"
-MEMBER = re.compile(rf"({NAME}) ?\\in ?(.+)")
+SYMBOL = re.compile(r"(?<![\\A-Za-z])[A-Za-z](?![A-Za-z])")
+MEMBER = re.compile(rf"({NAME})(?: ?\\in ?| in (?=[\[(\\]))(.+)")
 SIGN = re.compile(r" ?(\\le|\\ge|\\ne|<|>) ?")
+AND = re.compile(r",? (?:and|&|but) ")
 FLIPPED = {"<": ">", ">": "<", r"\le": r"\ge", r"\ge": r"\le", r"\ne": r"\ne"}
 REALS = re.compile(r"\\mathbb\{R\}|(?:the )?(?:set of )?(?:all )?real numbers|all reals?", re.I)
 WITHOUT = re.compile(r"\\mathbb\{R\} ?(?:\\setminus|-|\\) ?(\\?\{.+\})")
@@ -42,6 +45,9 @@ class RealSet(NamedTuple):
 @lru_cache(CACHED)
 def read_set(text: str) -> RealSet | None:
     """The set of reals a canonical text describes, None when it describes none."""
+    parts = AND.split(text)
+    if len(parts) > 1 and " or " not in text:
+        return common([read_set(part.strip()) for part in parts])
     if member := MEMBER.fullmatch(text):
         inner = read_set(member[2])
         return inner and RealSet(inner.pieces, True, member[1])
@@ -55,8 +61,7 @@ def read_set(text: str) -> RealSet | None:
     if re.search(r" or ", text) and SIGN.search(text):
         return united([read_set(part.strip()) for part in re.split(r",? or ", text)])
     if SIGN.search(text):
-        parts = [inequality(part.strip()) for part in re.split(r",? and ", text)]
-        return parts[0] if len(parts) == 1 else common(parts)
+        return common([inequality(part.strip()) for part in parts])
     return interval(text) or points(text)
 
 
@@ -73,7 +78,7 @@ def interval(text: str) -> RealSet | None:
 
 
 def points(text: str) -> RealSet | None:
-    if text == "\\emptyset":
+    if text == "\\emptyset" or text.lower() in NONE_OF_IT:
         return RealSet((), False)
     if not (text.startswith("\\{") and text.endswith("\\}")) or "|" in text:
         return None
@@ -130,16 +135,44 @@ def united(parts: list[RealSet | None]) -> RealSet | None:
 
 
 def common(parts: list[RealSet | None]) -> RealSet | None:
-    """`x > 2 and x < 5`: one interval from two rays with numeric ends."""
-    if None in parts or len(parts) != 2 or len({part.name for part in parts}) > 1:
+    """`x > 2 and x < 5`: what lies in all parts; None where that is not known."""
+    if len(parts) == 1:
+        return parts[0]
+    if any(part is None or not part.name or part.name != parts[0].name for part in parts):
+        return None  # (1,2) and (3,4) are two intervals
+    pieces = [both(chosen) for chosen in product(*(part.pieces for part in parts))]
+    return None if None in pieces else RealSet(tuple(pieces), True, parts[0].name)
+
+
+def both(pieces: tuple[Piece, ...]) -> Piece | None:
+    """The overlap, perhaps empty; None where two ends cannot be put in order."""
+    low = binding({(piece.low, piece.low_closed) for piece in pieces}, 1)
+    high = binding({(piece.high, piece.high_closed) for piece in pieces}, -1)
+    return low and high and Piece(low[0], high[0], low[1], high[1])
+
+
+def binding(ends: set[tuple[str, bool]], sign: int) -> tuple[str, bool] | None:
+    """Of some ends (end, closed?) the one that cuts off most: lower ends with sign 1, upper ones with -1."""
+    finite = {end for end in ends if end[0] not in INFINITE}
+    if len(finite) < 2:
+        return (finite or ends).pop()
+    values = {end: value(end[0]) for end in finite}
+    if None in values.values():
         return None
-    if any(len(part.pieces) != 1 for part in parts):
-        return None
-    low = max((part.pieces[0] for part in parts), key=lambda p: (value(p.low) is not None, value(p.low) or 0))
-    high = min((part.pieces[0] for part in parts), key=lambda p: (value(p.high) is None, value(p.high) or 0))
-    if low.low in INFINITE or high.high in INFINITE:
-        return None
-    return RealSet((Piece(low.low, high.high, low.low_closed, high.high_closed),), True, parts[0].name)
+    return max(finite, key=lambda end: (sign * values[end], not end[1]))
+
+
+def may_be_equal(reference: str, prediction: str) -> bool:
+    r"""Conditions whose common set is not known: `x < 2 and x < \sqrt{5}`, `x > 0, x < 5`, `a < b, b < c`."""
+    sides = [[read_set(part) for part in (split_list(text) or (text,))] for text in (reference, prediction)]
+    named = [part for side in sides for part in side if part is not None and part.name]
+    ends = [end for part in named for piece in part.pieces for end in piece[:2]]
+    one_variable = len({part.name for part in named}) == 1
+    return all(map(any, sides)) and (one_variable or any(SYMBOL.search(end) for end in ends))
+
+
+def point(text: str) -> RealSet | None:
+    return RealSet((Piece(text, text, True, True),), False) if value(text) is not None else None
 
 
 def value(end: str) -> Fraction | None:
@@ -180,6 +213,8 @@ def compare_sets(reference: RealSet, prediction: RealSet, values: Values) -> Out
     gold, answer = (gold, answer) if exact else (reference.pieces, prediction.pieces)
     if len(gold) != len(answer):
         return Outcome(False, "interval", "other intervals") if exact else None
+    if exact and not gold:
+        return Outcome(True, "interval", "the empty set")
     if exact or len(gold) == 1:
         outcome = all_true(same_piece(*pair, values) for pair in zip(gold, answer, strict=True))
         return outcome._replace(method="interval") if outcome.correct is not None else outcome

@@ -26,6 +26,7 @@ ELLIPSIS = r"\ldots"
 NAN = {"nan", "NaN", "NAN", "\\mathrm{nan}"}
 BASE = re.compile(r"([0-9A-Za-z]+)_\{?(\d{1,2}|two|eight|ten|sixteen)\}?")
 BASES = {"two": 2, "eight": 8, "ten": 10, "sixteen": 16}
+MIXED_DASHED = re.compile(r"\d+ ?- ?\d+/\d+")  # 3-1/2
 REMARK = re.compile(r"(.*\S) \((?!or\b|and\b|not\b|but\b|mod)([^()]+)\)")
 
 
@@ -113,11 +114,20 @@ def same(reference: str, prediction: str, comparison: Comparison) -> Outcome | N
 
 
 def number(reference: str, prediction: str, comparison: Comparison) -> Outcome | None:
-    gold = read_number(reference)
-    answer = read_number(prediction) if gold is not None else None
-    if gold is None or answer is None:
+    texts = (reference, prediction)
+    gold, answer = (read_number(text) for text in texts)
+    if gold is None and answer is None:
         return None
-    return quantities.compare_values(gold, answer, comparison.rules())
+    if gold is None or answer is None:
+        values = {
+            side or quantities.in_thousands(text) for side, text in zip((gold, answer), texts, strict=True)
+        }
+        same_value = None not in values and len({number.value for number in values}) == 1
+        return Outcome(None, "number", "thousands, a unit or a symbol?") if same_value else None
+    outcome = quantities.compare_values(gold, answer, comparison.rules())
+    if outcome.correct is False and any(MIXED_DASHED.fullmatch(text) for text in texts):
+        return Outcome(None, "number", "a mixed number or a subtraction?")
+    return outcome
 
 
 def date(reference: str, prediction: str, comparison: Comparison) -> Outcome | None:
@@ -167,6 +177,10 @@ def ellipsis(reference: str, prediction: str, comparison: Comparison) -> Outcome
 
 def interval(reference: str, prediction: str, comparison: Comparison) -> Outcome | None:
     gold, answer = intervals.read_set(reference), intervals.read_set(prediction)
+    if gold is not None and answer is None and gold.clear:  # 2 \le x \le 2 against 2
+        answer = intervals.point(prediction)
+    if answer is not None and gold is None and answer.clear:
+        gold = intervals.point(reference)
     if (
         gold is None
         or answer is None
@@ -197,9 +211,11 @@ def collection(reference: str, prediction: str, comparison: Comparison) -> Outco
             return Outcome(None, "items", "a list or a number with thousands separators?")
         if words.is_words(single) and several.kind == "bare" and not several.words_joined:
             return None  # "Paris" against "Paris, France"
-    return items.compare_items(
-        gold, answer, comparison.order(), comparison.policy.bare_list_in_order, comparison.inner
-    ).by("items")
+    in_order = comparison.policy.bare_list_in_order
+    outcome = items.compare_items(gold, answer, comparison.order(), in_order, comparison.inner).by("items")
+    if outcome.correct is False and intervals.may_be_equal(reference, prediction):
+        return Outcome(None, "items", "conditions whose common set is not known")
+    return outcome
 
 
 def in_words(reference: str, prediction: str, comparison: Comparison) -> Outcome | None:

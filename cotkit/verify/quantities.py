@@ -16,12 +16,13 @@ from typing import NamedTuple
 
 from cotkit.verify.arithmetic import read_number
 from cotkit.verify.normalise import CACHED, canonical
-from cotkit.verify.numbers import Number, compare_numbers
+from cotkit.verify.numbers import WORDS, Number, compare_numbers, whole_in_words
 from cotkit.verify.policy import AnswerPolicy
-from cotkit.verify.units import Unit, read_unit
+from cotkit.verify.units import FINER, IN_SUMS, Unit, read_unit
 from cotkit.verify.verdicts import Outcome, Values, first_true
 
 MOST_SPLITS = 40
+METRE = read_unit("m")[0]
 CURRENCY_FIRST = re.compile(
     r"(?P<sign>[+-]?) ?(?P<currency>(?:US)?\\\$|[€£¥₹]|(?:USD|EUR|GBP|JPY|CNY|INR|Rs\.?)(?= ?\d)) ?"
     r"(?P<rest>.+)"
@@ -39,7 +40,12 @@ SPLIT = re.compile(r" |(?<=[\d.)}])(?=[A-Za-zμΩÅ€£¥₹¢%\\])|(?=\^\\circ
 NUMERIC = re.compile(
     r"(?:\\(?:frac|sqrt|pi|cdot|times)(?![A-Za-z])|(?<![A-Za-z])[ex](?![A-Za-z])|[-+*/^(){}\[\]\d. ])+"
 )
-SUM_PART = re.compile(r"(?:,|and| )*([\d./]+) ?([A-Za-z]+)")
+SUM_PART = re.compile(
+    r"(?:,|and| )*(\d{1,3}(?:,\d{3})+|[\d./]+) ?([A-Za-z]+\.?|\^\\circ|\\\$|[€£]|''|['\"])? ?"
+)
+SUM_CURRENCY = re.compile(r"^(\\\$|[€£]) ?([\d.]+)")
+NUMBER_WORDS = re.compile(rf"(?i)\b(?:{'|'.join(WORDS)})(?:[ -](?:{'|'.join(WORDS)}))?\b")
+UNIT_AND_A_HALF = re.compile(r"(an?|\w+) (\w+) and (?:a|one) half", re.I)
 NOUN = re.compile(r"(?=.*[A-Za-z]{3})[A-Za-z][A-Za-z'’ -]*(?: ?/ ?[A-Za-z]+|\^\{?[23]\}?)?")
 NO_NOUN = re.compile(
     r"\b(?:and|or|not|no|but|nor|if|then|is|isn't|are|was|were|than|because|when|where|mod|choose|more|less|least"
@@ -69,6 +75,8 @@ def read_quantity(text: str) -> Quantity | None:
     text = ABOUT.sub("", text)
     if (number := read_number(text)) is not None:
         return Quantity(text, number)
+    if (total := sum_of_parts(text)) is not None:
+        return total
     if match := CURRENCY_FIRST.fullmatch(text):
         return money(match)
     places = [match.span() for match in SPLIT.finditer(text)][:MOST_SPLITS]
@@ -77,11 +85,10 @@ def read_quantity(text: str) -> Quantity | None:
         if value and (units := read_unit(bare_unit(rest))) and is_numeric(value):
             glued = start == end and len(rest) == 1 and rest.isalpha()
             return Quantity(value, read_number(value), units, glued=glued)
-    if (total := sum_of_parts(text)) is not None:
-        return total
     for start, end in reversed(places):
         value, rest = text[:start].strip(), text[end:].strip()
         is_noun = start != end and NOUN.fullmatch(rest) and not NO_NOUN.search(rest) and not BIG.match(rest)
+        is_noun = is_noun and not NUMBER_WORDS.search(rest)
         if is_noun and (number := read_number(value)) is not None:
             return Quantity(value, number, noun=rest)
     return None
@@ -115,22 +122,40 @@ def money(match: re.Match) -> Quantity | None:
     return quantity
 
 
+def in_thousands(text: str) -> Number | None:
+    """`100k` read as 100000, where the letter may also be a unit or a symbol."""
+    match = SHORT_SCALE.fullmatch(text)
+    return read_number(f"{match[1]} {SHORT_SCALES[match[2]]}") if match and not match[3] else None
+
+
 def sum_of_parts(text: str) -> Quantity | None:
-    """`2 hours 30 minutes`, `5 ft 3 in`: the sum in the first unit."""
-    parts = list(SUM_PART.finditer(text))
-    if len(parts) < 2 or "".join(part[0] for part in parts) != text:
+    """`2 hours 30 minutes`, `2h30m`, `6'2"`, `12^\\circ 30'`, `$5 and 20 cents`, in the first unit."""
+    if half := UNIT_AND_A_HALF.fullmatch(text):
+        one = "one" if half[1] in ("a", "an") else half[1]
+        return read_quantity(f"{one} and a half {half[2]}")
+    plain = NUMBER_WORDS.sub(lambda match: str(whole_in_words(re.split("[ -]", match[0].lower()))), text)
+    plain = SUM_CURRENCY.sub(r"\2 \1", plain)
+    parts = list(SUM_PART.finditer(plain))
+    if len(parts) < 2 or "".join(part[0] for part in parts) != plain:
         return None
     values = [read_number(part[1]) for part in parts]
-    units = [read_unit(part[2]) for part in parts]
-    if not all(values) or not all(units):
+    units = units_of_sum([part[2] for part in parts])
+    if units is None or not all(values) or any(a.factor <= b.factor for a, b in pairwise(units)):
         return None
-    first = [unit[0] for unit in units]
-    if len({unit.dimension for unit in first}) > 1 or any(unit.offset for unit in first):
-        return None
-    if any(a.factor <= b.factor for a, b in pairwise(first)):
-        return None
-    total = sum(value.value * unit.factor for value, unit in zip(values, first, strict=True))
-    return Quantity(text, Number(total / first[0].factor), (first[0],))
+    total = sum(value.value * unit.factor for value, unit in zip(values, units, strict=True))
+    return Quantity(text, Number(total / units[0].factor), (units[0],))
+
+
+def units_of_sum(names: list[str | None]) -> list[Unit] | None:
+    """One unit a part, all of one dimension; the last may be left out (`1h30`)."""
+    readings = [read_unit(name) + IN_SUMS.get(name, ()) if name else () for name in names]
+    if names[-1] is None and names[-2] in FINER:
+        readings[-1] = (FINER[names[-2]],)
+    for first in readings[0]:
+        units = [next((u for u in of if u.dimension == first.dimension), None) for of in readings]
+        if None not in units and not any(unit.offset for unit in units):
+            return units
+    return None
 
 
 def is_plain_value(text: str) -> bool:
@@ -182,6 +207,8 @@ def with_units(reference: Quantity, prediction: Quantity, rules: Rules, values: 
         bases = [{base for base, _ in quantity.units[0].dimension} for quantity in (reference, prediction)]
         if {"s"} in bases and {"month"} in bases:
             return Outcome(None, "quantity", "months and years have no fixed length in days")
+        if any(a.glued and a.units[0] == METRE and {"s"} in bases for a in (reference, prediction)):
+            return Outcome(None, "quantity", "metres or minutes?")
         return Outcome(False, "quantity", "another unit")
     return first_true(converted(reference, prediction, a, b, rules, values) for a, b in pairs)
 

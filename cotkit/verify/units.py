@@ -203,6 +203,14 @@ ALSO = {  # words with a second reading
     "degree": SYMBOLS["degC"],
     "deg": SYMBOLS["degC"],
 }
+IN_SUMS = {  # what stands for a unit only beside another: 2h30m, 6'2", 12°30'15"
+    "m": (NAMES["minute"],),
+    "'": (NAMES["foot"], NAMES["degree"]._replace(factor=NAMES["degree"].factor / 60)),
+    '"': (NAMES["inch"], NAMES["degree"]._replace(factor=NAMES["degree"].factor / 3600)),
+}
+IN_SUMS["''"] = IN_SUMS['"']
+FINER = dict.fromkeys(["h", "hr", "hour", "hours"], NAMES["minute"])  # 1h30
+FINER |= dict.fromkeys(["'", "foot", "feet"], NAMES["inch"])  # 5 foot 3; 5 ft3 is a volume
 NAMES |= dict.fromkeys(["cent", "penny"], Unit((("USD", 1),), CENT)) | {"pence": Unit((("GBP", 1),), CENT)}
 NAMES["pennie"] = NAMES["penny"]
 SYMBOLS["¢"] = NAMES["cent"]

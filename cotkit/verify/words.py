@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from fractions import Fraction
 from functools import lru_cache
 
 from cotkit.verify.normalise import CACHED
+from cotkit.verify.numbers import PARTS, SCALES, WORDS, decimal, ratio
 from cotkit.verify.verdicts import Outcome, Values
 
 YES = {"yes", "true", "correct", "right", "yeah", "affirmative"}
@@ -25,7 +27,10 @@ SEVERAL_OPTIONS = re.compile(r"\(?[A-H]\)?(?:(?:,? (?:and|&|or) |[,;/&] ?| )\(?[
 GLUED_OPTIONS = re.compile(r"[A-H]{2,8}")
 
 WORD_TEXT = re.compile(r"[^\W\d_](?:[^\W\d_]|['’.,&!?:()/ -])*")
-PROSE_WORD = re.compile(r"(?<![\\A-Za-z])(?:[A-Za-z]{4,}|(?:and|or|not|no|if|is|the|for|but|of)(?![A-Za-z]))")
+PROSE_WORD = re.compile(
+    r"(?<![\\A-Za-z])(?:[A-Za-z]{4,}|(?:and|or|not|no|if|is|the|for|but|of|in|[Mm]ay)(?![A-Za-z])"
+    r"|(?<=1)st\b|(?<=2)nd\b|(?<=3)rd\b|(?<=[04-9])th\b)"
+)
 LETTERS = re.compile(r"[^\W\d_]+")
 FORMULA_SIGN = re.compile(r"[=+*^<>\\|{}]|(?<=\w)/(?=\w)|\d\(")
 FORMULA_TEXT = re.compile(
@@ -39,7 +44,14 @@ MATH_WORDS = {
         " phi",
     )
 }
+ORDINAL = {"st", "nd", "rd", "th"}
 NEGATIONS = {*re.findall(r"\S+", "not no never neither nor cannot isnt arent none without non")}
+MEANINGS = {word: {Fraction(n)} for word, n in (WORDS | SCALES).items()}
+MEANINGS |= {word: {Fraction(n), Fraction(1, n)} for word, n in PARTS.items()}  # a third, the third
+MEANINGS |= {f"{word}th": {Fraction(n)} for word, n in WORDS.items() if 13 <= n < 20}
+MEANINGS |= {f"{word[:-1]}ieth": {Fraction(n)} for word, n in WORDS.items() if n >= 20}
+ONCE = {"first": 1, "once": 1, "second": 2, "twice": 2, "eleventh": 11, "twelfth": 12, "dozen": 12}
+MEANINGS |= {word: {Fraction(n)} for word, n in ONCE.items()}
 FREE_TEXT = 6  # words: longer answers that differ need a reader
 
 
@@ -162,7 +174,27 @@ def different_words(gold: tuple[str, ...], answer: tuple[str, ...]) -> Outcome:
         return Outcome(None, "words", "one side says more than the other")
     if (common and max(len(gold), len(answer)) > FREE_TEXT) or min(len(gold), len(answer)) > FREE_TEXT:
         return Outcome(None, "words", "free text that differs")
+    if numbers_may_agree(gold, answer):
+        return Outcome(None, "words", "numbers in other words")
     return Outcome(False, "words", "other words")
+
+
+def numbers_may_agree(gold: tuple[str, ...], answer: tuple[str, ...]) -> bool:
+    """Both speak of numbers, in forms that differ: not `room 12`, `room 13`, nor `Rome 12`, `Paris 12`."""
+    numbers = [[values for word in side if (values := meanings(word))] for side in (gold, answer)]
+    others = [[w for w in side if not meanings(w) and w not in ORDINAL] for side in (gold, answer)]
+    if not all(numbers):
+        return False
+    same_count = len(numbers[0]) == len(numbers[1])
+    if same_count and all(a & b for a, b in zip(*numbers, strict=True)):
+        return set(others[0]) <= set(others[1]) or set(others[1]) <= set(others[0])
+    return not same_count or others[0] != others[1]
+
+
+def meanings(word: str) -> set[Fraction]:
+    """The numbers a word may stand for."""
+    number = (decimal(word) or ratio(word)) if any(sign.isdigit() for sign in word) else None
+    return {number.value} if number else MEANINGS.get(word, set())
 
 
 def contains(longer: tuple[str, ...], shorter: tuple[str, ...]) -> bool:

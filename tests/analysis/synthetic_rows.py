@@ -23,13 +23,15 @@ def candidate(
     answer: str | None = "42",
     scores: dict[str, float] | None = None,
     judged: bool = False,
+    judge_saw: bool = False,
     **fields: Any,
 ) -> Candidate:
-    """One trace; `scores` None with `judged=True` is a judge that failed."""
+    """One trace; no `scores` with `judged=True`: the judge failed; `judge_saw`: it saw the reference."""
     method = "no_reference" if correct is None else "no_answer" if answer is None else "number"
     judgement = None
     if scores is not None or judged:
-        judgement = Judgement(scores=scores, judge="test", error=None if scores else "no valid JSON")
+        error = None if scores else "no valid JSON"
+        judgement = Judgement(scores=scores, judge="test", saw_reference=judge_saw, error=error)
     trace = fields.pop("trace", f"6 * 7 = 42\nThe answer is \\boxed{{{answer}}}.")
     return Candidate(
         iteration=fields.pop("iteration", 0),
@@ -192,7 +194,7 @@ class _Problem:
 
     def _judgement(self, right: bool) -> Judgement:
         if self.random.random() < 0.02:
-            return Judgement(scores=None, judge="step", error="the reply was no valid JSON, twice")
+            return Judgement(scores=None, judge="steps", error="the reply was no valid JSON, twice")
         power = self.options["judge_power"]
         scores = {
             name: round(min(1.0, max(0.0, self.random.gauss(0.72 + power * (right - 0.5), 0.18))), 1)
@@ -202,7 +204,7 @@ class _Problem:
             name: f"{name} is fine" if value > 0.6 else f"{name}: the second step"
             for name, value in scores.items()
         }
-        return Judgement(scores=scores, reasons=reasons, feedback="Check the second step.", judge="step")
+        return Judgement(scores=scores, reasons=reasons, feedback="Check the second step.", judge="steps")
 
     def _reason(self, c: Candidate) -> str | None:
         if c.truncated:

@@ -115,14 +115,14 @@ def test_the_bars_of_the_funnel_are_as_long_as_the_counts():
     assert [bar.get_width() for bar in losses] == frame["lost"].tolist()
 
 
-def test_accuracy_draws_every_interval_and_marks_where_the_verdict_chose():
+def test_accuracy_draws_every_interval_and_marks_where_the_reference_helped():
     rows = CASES["a thousand"]
     frame = analysis.accuracy_comparison(rows)
     lines = drawn("accuracy", rows).axes[0].get_lines()
     spans = [tuple(line.get_xdata()) for line in lines[0::2]]
     assert spans == list(zip(frame["accuracy_low"], frame["accuracy_high"], strict=True))
     hollow = [line.get_markerfacecolor() == "white" for line in lines[1::2]]
-    assert hollow == frame["sees_verdict"].tolist()
+    assert hollow == frame["sees_reference"].tolist()
 
 
 def test_acceptance_draws_its_intervals_and_says_what_each_round_did():

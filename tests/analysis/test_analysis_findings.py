@@ -133,6 +133,47 @@ def test_a_judge_shown_only_what_verification_left_is_flagged():
     assert "not shown 1 further trace" in sentence(rows, "this comparison is biased")
 
 
+def drafts_scored_by_a_judge(**fields):
+    return [
+        row(i, [candidate(i % 2 == 0, answer=str(i % 2), sample_index=0, scores={"form": 0.9}, **fields),
+                candidate(False, answer="1", sample_index=1, scores={"form": 0.1}, **fields)])
+        for i in range(20)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("saw", [False, True])
+def test_a_choice_by_a_judge_that_saw_the_reference_is_not_passed_off_as_blind(saw):
+    rows = drafts_scored_by_a_judge(judge_saw=saw)
+    assert sentence(rows, "Best score of 2 drafts").startswith(
+        "Best score of 2 drafts (the judge saw the reference): right on"
+        if saw
+        else "Best score of 2 drafts, chosen without the reference: right on"
+    )
+    assert ("the judge saw the reference" in sentence(rows, "The score of the judge")) == saw
+    assert "chosen without the reference" in sentence(rows, "Majority of 2 drafts")
+
+
+@pytest.mark.parametrize("saw", [False, True])
+def test_without_verdicts_it_is_said_that_the_judge_saw_the_reference(saw):
+    rows = [row(0, [candidate(None, scores={"form": 0.9}, judge_saw=saw)])]
+    said = sentence(rows, "No problem has a decided verdict")
+    assert said.endswith("the judge alone (the judge saw the reference)." if saw else "the judge alone.")
+
+
+@pytest.mark.parametrize("saw", [False, True])
+def test_feedback_of_a_judge_that_saw_the_reference_is_told_beside_what_refinement_gained(saw):
+    draft = candidate(False, answer="41", judge_saw=saw, scores={"form": 0.2})
+    later = candidate(iteration=1, stage="refine", parent=0, accepted=True, saw_reference=saw)
+    said = sentence([row(0, [draft, later])], "Refinement was tried")
+    assert ("1 refined trace used feedback by a judge that saw the reference" in said) == saw
+
+
+def test_what_a_judge_that_recomputes_steps_cannot_see_is_said():
+    assert "it cannot see a wrong plan" in sentence(make_rows(4), "The judge (steps) recomputes")
+    rows = drafts_scored_by_a_judge()
+    assert not [s for s in analysis.findings(rows, make_report(rows)) if "wrong plan" in s]
+
+
 def test_failed_judgements_and_cut_traces_are_counted():
     rows = [
         row(0, [candidate(judged=True), candidate(False, answer=None, truncated=True, scores={"form": 0.5})])

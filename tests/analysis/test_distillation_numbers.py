@@ -141,10 +141,10 @@ def test_each_way_of_choosing_a_draft_is_counted_on_the_same_problems():
     ways = by_way(rows)
     assert ways["n"].to_dict()["mean of 3 drafts"] == 9  # traces
     assert (
-        ways["sees_verdict"][["first draft", "majority of 3 drafts", "best score of 3 drafts"]].tolist()
+        ways["sees_reference"][["first draft", "majority of 3 drafts", "best score of 3 drafts"]].tolist()
         == [False] * 3
     )
-    assert ways.loc["any of 3 drafts", "sees_verdict"]
+    assert ways.loc["any of 3 drafts", "sees_reference"]
 
 
 def test_the_difference_to_the_first_draft_is_paired():
@@ -159,14 +159,32 @@ def test_the_difference_to_the_first_draft_is_paired():
     )
 
 
-def test_answers_that_are_the_same_number_vote_together():
-    answers = ["7", "1,000", r"\$1000", "7", "1000.0"]
-    drafts = [candidate(a != "7", answer=a, sample_index=i, accepted=a != "7") for i, a in enumerate(answers)]
-    undecided = [candidate(None, answer=a, sample_index=i) for i, a in enumerate(answers)]
-    assert by_way([row(0, drafts)]).loc["majority of 5 drafts", "right"] == 1
-    from cotkit.analysis.distillation import _answer_key
+def drafted(*answers):
+    """A problem with one draft an answer; an answer ending in "!" was verified right."""
+    marked = [(a, None) if a is None else (a.rstrip("!"), a.endswith("!")) for a in answers]
+    return row(0, [candidate(bool(right), answer=a, sample_index=i) for i, (a, right) in enumerate(marked)])
 
-    assert len({_answer_key(c) for c in undecided}) == 2
+
+@pytest.mark.parametrize(
+    "problem, majority_is_right",
+    [
+        pytest.param(
+            drafted(r"\frac{1}{3}", "1/2!", "1/3", "0.5!", r"\frac13"), False, id="3 wrong, 2 right"
+        ),
+        pytest.param(drafted("7", "1,000!", "2000/2!", "7", "1000.0!"), True, id="3 right, 2 wrong"),
+        # the verifier, but not the key, knows that x+1 is 1+x: they do not pool because they are right
+        pytest.param(drafted("x+1!", "x", "1+x!", "x"), False, id="the verdict pools nothing"),
+        pytest.param(drafted("7", "8!", "8!", "7"), False, id="tie: the earliest is wrong"),
+        pytest.param(drafted("8!", "7", "7", "8!"), True, id="tie: the earliest is right"),
+        pytest.param(drafted("7", "8!"), False, id="all differ: the first draft"),
+        pytest.param(drafted(None, None, "8!"), True, id="no answer, no vote"),
+        pytest.param(drafted(None, None), False, id="no vote at all: the first draft"),
+    ],
+)
+def test_the_majority_is_found_without_the_verdict(problem, majority_is_right):
+    ways = by_way([problem])
+    line = ways[ways.index.str.startswith("majority")].iloc[0]
+    assert (bool(line["right"]), line["sees_reference"]) == (majority_is_right, False)
 
 
 def test_undecided_problems_are_left_out_and_counted():
@@ -217,15 +235,6 @@ def test_types_come_in_input_order_with_their_counts():
 # the judge
 
 
-def test_a_failed_judgement_is_in_no_mean_and_counted():
-    rows = [
-        row(0, [candidate(True, scores={"form": 0.8}, accepted=True)]),
-        row(1, [candidate(True, judged=True)]),
-    ]
-    table = analysis.score_table(rows)
-    assert table.loc[0, ["traces", "mean", "mean_right", "judge_failed"]].tolist() == [1, 0.8, 0.8, 1]
-
-
 def test_a_judge_that_knows_and_one_that_guesses_are_told_apart():
     knowing = analysis.judge_agreement(make_rows(40, judge_power=0.6)).set_index("dimension")
     guessing = analysis.judge_agreement(make_rows(40, judge_power=0.0)).set_index("dimension")
@@ -241,6 +250,18 @@ def test_traces_the_judge_never_saw_are_counted():
     unseen = candidate(False, answer="1", sample_index=1)
     line = analysis.judge_agreement([row(0, [right, unseen]), row(1, [wrong])]).iloc[0]
     assert (line["right"], line["wrong"], line["unjudged"]) == (1, 1, 1)
+
+
+@pytest.mark.parametrize("saw", [False, True])
+def test_a_judge_that_saw_the_reference_is_marked(saw):
+    right = candidate(True, scores={"form": 1.0}, accepted=True, judge_saw=saw)
+    wrong = candidate(False, answer="1", scores={"form": 0.1}, sample_index=1, judge_saw=saw)
+    rows = [row(0, [right, wrong])]
+    ways = by_way(rows)["sees_reference"]
+    assert ways["best score of 2 drafts"] == saw and not ways["majority of 2 drafts"]
+    agreement = analysis.judge_agreement(rows)
+    assert agreement["saw_reference"].tolist() == [saw]
+    assert ("saw reference" in analysis.readable(agreement).columns) == saw
 
 
 # cost
@@ -307,7 +328,7 @@ def test_every_frame_and_finding_can_be_made(rows):
     report = make_report(rows, given=len(rows) + 1, stopped="the budget is spent")
     of_rows = [
         analysis.acceptance_by_iteration, analysis.accuracy_comparison, analysis.by_type,
-        analysis.score_table, analysis.judge_agreement, analysis.candidates_frame,
+        analysis.judge_agreement, analysis.candidates_frame,
     ]  # fmt: skip
     frames = [make(rows) for make in of_rows]
     frames += [make(rows, report) for make in (analysis.funnel, analysis.throughput)]

@@ -76,7 +76,7 @@ def test_words_of_models_and_problems_are_escaped_everywhere():
 def test_a_card_shows_the_decision_and_what_led_to_it():
     draft = candidate(False, answer="41", scores={"form": 0.25}, feedback="check the second step")
     later = candidate(True, iteration=1, stage="refine", parent=0, accepted=True, scores={"form": 0.75})
-    words = Page(analysis.trace_card(row(0, [draft, later], problem="How many?"))).words
+    words = Page(analysis.trace_cards([row(0, [draft, later], problem="How many?")])).words
     for said in ("p0", "How many?", "kept after 1 refinement", "42", "✓ right (number)", "0.75",
                  "draft 1: ✗ wrong, answer 41, mean score 0.25", "check the second step"):  # fmt: skip
         assert said in words, said
@@ -85,13 +85,13 @@ def test_a_card_shows_the_decision_and_what_led_to_it():
 def test_every_candidate_but_the_final_one_is_folded_away():
     rows = make_rows(20, rationalization=True)
     for r in rows:
-        page = Page(analysis.trace_card(r))
+        page = Page(analysis.trace_cards([r]))
         folded = [tag for tag, _ in page.tags if tag == "details"]
         assert len(folded) == max(len(r.candidates) - 1, 0)
 
 
 def test_three_verdicts_look_different():
-    cards = [Page(analysis.trace_card(row(0, [candidate(v)]))).words for v in (True, False, None)]
+    cards = [Page(analysis.trace_cards([row(0, [candidate(v)])])).words for v in (True, False, None)]
     assert ["✓ right" in cards[0], "✗ wrong" in cards[1], "? undecided" in cards[2]] == [True] * 3
 
 
@@ -105,18 +105,18 @@ def test_three_verdicts_look_different():
     ],
 )
 def test_a_trace_is_shown_in_steps(trace, steps):
-    page = Page(analysis.trace_card(row(0, [candidate(trace=trace)])))
+    page = Page(analysis.trace_cards([row(0, [candidate(trace=trace)])]))
     assert sum(tag == "li" for tag, _ in page.tags) == steps
 
 
 def test_a_very_long_trace_is_cut_in_the_open():
-    card = analysis.trace_card(row(0, [candidate(trace="x" * 50_000)]))
+    card = analysis.trace_cards([row(0, [candidate(trace="x" * 50_000)])])
     assert len(card) < 20_000 and "44,000 more characters" in card
 
 
 def test_a_problem_without_a_trace_shows_what_the_endpoint_said():
     errors = [{"stage": "draft", "kind": "timeout", "message": "no answer within 120 s"}]
-    words = Page(analysis.trace_card(row(0, [], errors=errors))).words
+    words = Page(analysis.trace_cards([row(0, [], errors=errors)])).words
     assert "draft: timeout: no answer within 120 s" in words
 
 

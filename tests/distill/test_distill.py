@@ -16,7 +16,7 @@ from cotkit.runs import RunError
 
 
 def quiet(items, generator, judge=None, **options):
-    return distill(items, generator, judge, show="none", **options)
+    return distill(items, generator, judge, **{"show": "none", **options})
 
 
 def only(run):
@@ -255,6 +255,50 @@ def test_a_threshold_that_a_reward_model_cannot_meet_ends_the_run(serve, tmp_pat
     assert server.calls <= 3 and not (tmp_path / "r" / "rows.jsonl").read_bytes()
 
 
+def test_a_dimension_without_a_score_is_a_failed_judge_not_a_low_score(serve, tmp_path):
+    from cotkit.judge import Judge
+    from cotkit.records import Judgement
+
+    class Forgetful(Judge):
+        def __init__(self):
+            super().__init__("forgetful", ("clarity", "depth"))
+
+        def describe(self):
+            return {"judge": self.name}
+
+        async def ajudge(self, problem, trace, *, ledger=None):
+            return Judgement(scores={"clarity": 0.9}, judge=self.name)
+
+    row = only(quiet([problem(7)], model(serve(solve)), Forgetful(), run=tmp_path / "r"))
+    assert row.drop_reason == "judge_failed" and row.retryable and "clarity" in row.detail
+
+
+def test_a_reward_function_that_exits_fails_its_judgements_only(serve, tmp_path):
+    import sys
+
+    judge = RewardModelJudge(lambda problem, trace: sys.exit(3))
+    run = quiet(problems(2), model(serve(solve)), judge, run=tmp_path / "r")
+    assert run.report["drops"] == {"judge_failed": 2} or run.report["drops"] == {"internal_error": 2}
+    assert quiet(problems(2), model(serve(solve)), run=tmp_path / "again").report["kept"] == 2
+
+
+def test_an_error_while_drawing_ends_the_run_and_frees_the_folder(serve, tmp_path, monkeypatch):
+    from cotkit.pipelines import progress
+
+    def broken(self):
+        raise BrokenPipeError("the terminal is gone")
+
+    monkeypatch.setattr(progress.Display, "tick", broken)
+    server = serve(lambda r: Reply(solve(r), delay=0.3))
+    with pytest.raises(BrokenPipeError):
+        quiet(problems(50), model(server, max_concurrency=2), run=tmp_path / "r")
+    monkeypatch.undo()
+    calls = server.calls
+    server.script = solve
+    assert calls <= 6
+    assert quiet(problems(50), model(server), run=tmp_path / "r").report["kept"] == 50
+
+
 def test_raw_rewards_have_raw_thresholds(serve, tmp_path):
     server = serve(solve)
     judge = RewardModelJudge(lambda problem, trace: 3.5)
@@ -318,6 +362,13 @@ BAD = {
     "unknown prompt": ({"prompts": {"reasonning": "x"}}, "unknown prompt"),
     "prompt with an unknown value": ({"prompts": {"reasoning": "{{ problme }}"}}, "problme"),
     "malformed prompt": ({"prompts": {"reasoning": "{{ problem"}}, "'reasoning', line 1"),
+    "prompt without the problem": ({"prompts": {"reasoning": "Solve it."}}, "does not show the problem"),
+    "malformed pattern": ({"trace_pattern": "("}, "trace_pattern"),
+    "pattern with two groups": ({"solution_pattern": "(a)(b)"}, "solution_pattern"),
+    "temperature in words": ({"temperature": "hot"}, "temperature"),
+    "no tokens": ({"max_tokens": 0}, "max_tokens"),
+    "unknown show": ({"show": "loud"}, "show must be"),
+    "output into a folder": ({"output_path": "/"}, "output_path"),
     "unknown option": ({"n_generations": 3}, "n_generations"),
     "few-shot without trace": ({"few_shot_examples": [{"problem": "x"}]}, "item 0"),
     "zero time": ({"time_limit": 0}, "time_limit"),
@@ -333,7 +384,23 @@ def test_a_bad_option_is_refused_before_anything_is_asked(serve, tmp_path, optio
     judges = options.pop("judge", None)
     judges = model(server) if judges else judge(server)
     with pytest.raises((ValueError, TypeError), match=message):
-        quiet([problem(1)], model(server), judges, run=tmp_path / "r", **options)
+        quiet([problem(1)], model(server), judges, **{"run": tmp_path / "r", **options})
+    assert server.calls == 0
+
+
+BAD_PROBLEMS = {
+    "unknown answer_type": ({"answer_type": "integer"}, "problem 'p1': unknown answer_type 'integer'"),
+    "absolute tolerance": ({"tolerance": 1.5}, "tolerance"),
+}
+
+
+@pytest.mark.parametrize(("changes", "message"), BAD_PROBLEMS.values(), ids=BAD_PROBLEMS.keys())
+def test_a_problem_that_cannot_be_compared_is_refused_before_anything_is_asked(
+    serve, tmp_path, changes, message
+):
+    server = serve(solve)
+    with pytest.raises(ValueError, match=message):
+        quiet([problem(1, **changes), problem(2)], model(server), run=tmp_path / "r")
     assert server.calls == 0
 
 
@@ -441,6 +508,52 @@ def test_shift_tab_shows_every_option():
             inspect.signature(function).parameters
         )
     assert "show" not in inspect.signature(start_distill).parameters
+
+
+def test_a_misspelt_option_is_named_with_its_neighbour(serve):
+    with pytest.raises(
+        TypeError, match="distill has no option 'num_generation'; did you mean 'num_generations'"
+    ):
+        distill([problem(1)], model(serve(solve)), num_generation=3)
+
+
+@pytest.mark.parametrize(
+    ("text", "leaks"),
+    [
+        ("As the hint says, 14.", True),
+        ("Given that the answer is 14, we count back.", True),
+        ("We were told the answer is 14.", True),
+        ("This matches the provided answer.", True),
+        ("参考答案是14", True),
+        ("Therefore the correct answer is (B).", False),
+        ("The expected result is 5 heads.", False),
+        ("Mixing the given solution with water.", False),
+        ("The known result for triangles gives 3.", False),
+        ("Since the answer must be an integer, 14.", False),
+    ],
+)
+def test_only_words_of_being_told_count_as_a_leak(text, leaks):
+    from cotkit.pipelines.leaks import trace_leaks
+
+    assert bool(trace_leaks(text)) is leaks
+
+
+def test_the_answer_policy_reaches_the_verifier(serve, tmp_path):
+    from cotkit import AnswerPolicy
+
+    server = serve(lambda r: "It is \\boxed{0.333}")
+    item = problem(7, reference="1/3")
+    strict = only(quiet([item], model(server), max_iterations=0, run=tmp_path / "a"))
+    loose = only(
+        quiet(
+            [item],
+            model(server),
+            max_iterations=0,
+            run=tmp_path / "b",
+            answer_policy=AnswerPolicy(rounding=0.01),
+        )
+    )
+    assert (strict.accepted, loose.accepted) == (False, True)
 
 
 def test_output_path_writes_camels_file(serve, tmp_path):

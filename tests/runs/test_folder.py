@@ -61,7 +61,7 @@ def test_kept_and_dropped_rows_add_up(tmp_path):
     assert (list(run.rows.id), list(run.drops.id)) == (["p1"], ["p2", "p3"])
     assert list(run.drops.drop_reason) == ["wrong_answer", "truncated"]
     assert run.rows.score_clarity.tolist() == [0.75]
-    assert "5 given = 1 kept + 4 dropped (1 truncated, 1 wrong_answer, 2 unfinished)" in repr(run)
+    assert "5 given = 1 kept + 2 dropped (1 truncated, 1 wrong_answer) + 2 unfinished" in repr(run)
 
 
 def test_records_come_in_input_order_whatever_order_they_finished_in(tmp_path):
@@ -120,10 +120,19 @@ def test_finished_problems_are_known_again(tmp_path):
 def test_problems_that_an_endpoint_failed_are_asked_again(tmp_path):
     write(tmp_path / "r", row(1), row(2, False), row(3, False, "model_server", retryable=True))
     with RunFolder(tmp_path / "r", {"model": "m"}) as folder:
+        folder.begin()
         assert set(folder.done) == {"p1", "p2"}
         folder.append(row(3))
         report = folder.write_report(3)
     assert report["kept"] == 2 and report["drops"] == {"wrong_answer": 1}
+
+
+def test_a_refused_resume_takes_nothing_away(tmp_path):
+    write(tmp_path / "r", row(1), row(3, False, "model_server", retryable=True))
+    before = (tmp_path / "r" / "drops.jsonl").read_bytes()
+    with RunFolder(tmp_path / "r", {"model": "m"}) as folder, pytest.raises(RunError, match="'p1'"):
+        folder.check_problems([problem(9)])
+    assert (tmp_path / "r" / "drops.jsonl").read_bytes() == before
 
 
 def test_a_second_writer_is_told_to_wait(tmp_path):
@@ -152,6 +161,16 @@ def test_a_killed_run_can_be_read_without_a_report(tmp_path):
     report = open_run(tmp_path / "r").report
     assert (report["given"], report["kept"], report["drops"]) == (2, 1, {"wrong_answer": 1})
     assert counts_line(report) == "2 given = 1 kept + 1 dropped (1 wrong_answer)"
+
+
+def test_a_run_killed_after_an_early_report_is_counted_from_its_rows(tmp_path):
+    write(tmp_path / "r", row(1), row(2, False), given=9)
+    path = tmp_path / "r" / "report.json"
+    stale = {"given": 9, "kept": 0, "drops": {"unfinished": 9}, "stopped": "running", "seconds": 5.0}
+    path.write_text(json.dumps(stale))
+    report = open_run(tmp_path / "r").report
+    assert (report["kept"], report["drops"]) == (1, {"wrong_answer": 1, "unfinished": 7})
+    assert report["seconds"] == 5.0 and "killed" in report["stopped"]
 
 
 def test_seconds_are_summed_over_sittings(tmp_path):
