@@ -16,6 +16,7 @@ As in CAMEL, the judge's scores alone decide acceptance; a verdict is recorded a
   problems that were not solved, the trace flagged) or by the caller of `improve_trace(solution=...)`;
 - an agent's calls are in no cache and no ledger (a ChatModel's are); `batch_size` and `max_workers` are kept,
   but the model's `max_concurrency` decides, and an agent is stepped by one thread at a time;
+- a failing agent or judge is asked once (CAMEL: four times with waits), two equal problem texts are refused;
 - with `output_path` a run folder `<output_path>.run` is kept beside the file: the same call resumes.
 """
 
@@ -26,12 +27,15 @@ import json
 import pathlib
 import tempfile
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
+from pydantic import BaseModel
+
 from cotkit import aio
 from cotkit.chat import ChatModel, Completion, ModelError
-from cotkit.judge import Judge, LLMJudge, RewardModelJudge
+from cotkit.judge import Judge, LLMJudge, RewardModelJudge, Thresholds
 from cotkit.pipelines import distill
 from cotkit.problems import Problem, problem_from_row
 from cotkit.prompts import load
@@ -39,6 +43,14 @@ from cotkit.records import Judgement, Usage
 from cotkit.runs import RunError
 
 DIMENSIONS = ("correctness", "clarity", "completeness")
+
+
+_locks: dict[int, tuple[Any, threading.Lock]] = {}
+
+
+def _lock_of(agent: Any) -> threading.Lock:
+    """One lock an agent, in whichever roles it serves (the agent is held, so that its id stays its own)."""
+    return _locks.setdefault(id(agent), (agent, threading.Lock()))[1]
 
 
 class AgentModel:
@@ -49,7 +61,7 @@ class AgentModel:
     max_concurrency = 1
 
     def __init__(self, agent: Any):
-        self.agent, self._lock = agent, threading.Lock()
+        self.agent, self._lock = agent, _lock_of(agent)
         self.name = type(agent).__name__
 
     def describe(self) -> dict[str, Any]:
@@ -65,12 +77,19 @@ class AgentModel:
         self, messages: Any, *, sample_index: int = 0, ledger: Any = None, role: str = "", **sampling: Any
     ) -> Completion:
         prompt = messages if isinstance(messages, str) else "\n\n".join(m["content"] for m in messages)
+        kind, started = None, time.monotonic()
         try:
             message = await asyncio.to_thread(self.step, prompt)
+            kind = None if message is not None and message.content else "empty"
         except Exception as error:  # whatever a user's agent raises is a failed call
-            raise ModelError("server", f"{type(error).__name__}: {error}") from error
-        if message is None or not message.content:
-            raise ModelError("empty", f"{self.name} returned no content")
+            kind = "server"
+            raise ModelError(kind, f"{type(error).__name__}: {error}") from error
+        finally:
+            if ledger is not None:  # tokens and cost unknown
+                seconds = time.monotonic() - started
+                ledger.record(role=role, endpoint="agent", model=self.name, kind=kind, seconds=seconds)
+        if kind is not None:
+            raise ModelError(kind, f"{self.name} returned no content")
         return Completion(
             text=message.content, model=self.name, endpoint="agent", sample_index=sample_index, usage=Usage()
         )
@@ -132,6 +151,25 @@ def from_agent(agent: Any) -> Any:
     )
 
 
+class TraceIteration(BaseModel):
+    iteration: int
+    trace: str
+    evaluation: dict[str, Any] | None = None
+
+
+class ProblemResult(BaseModel):
+    """What `process_problem` returns, with CAMEL's fields; `model_dump()` is an entry of the output file."""
+
+    id: str
+    type: str
+    problem: str
+    solution: str
+    final_trace: str
+    agent_evaluate_success: bool | None
+    boxed_answer_success: bool
+    improvement_history: list[TraceIteration]
+
+
 class SelfImprovingCoTPipeline:
     """CAMEL's pipeline class; see the module's docstring for what differs."""
 
@@ -160,8 +198,20 @@ class SelfImprovingCoTPipeline:
         self.trace_pattern = trace_pattern or solution_pattern
         self._model = from_agent(reason_agent)
         self._judge = self._make_judge()
+        self._check()
         self.run = None
         self.reasoning_traces: list[dict[str, Any]] = []
+
+    def _check(self) -> None:
+        """What cannot work is refused here, before any call."""
+        for name in ("batch_size", "max_workers"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value!r}")
+        if self.max_iterations < 0 or (self.rejection_sampling_n or 0) < 0:
+            raise ValueError("max_iterations and rejection_sampling_n cannot be negative")
+        if self._judge is not None:
+            Thresholds.for_judge(self.score_threshold, self._judge)
 
     def _make_judge(self) -> Any:
         if self.reward_model is not None:
@@ -181,13 +231,13 @@ class SelfImprovingCoTPipeline:
         self.reasoning_traces = self._distill(self.problems, rationalization, folder)
         return self.reasoning_traces
 
-    def process_problem(self, problem: dict[str, Any], rationalization: bool = False) -> dict[str, Any]:
+    def process_problem(self, problem: dict[str, Any], rationalization: bool = False) -> ProblemResult:
         """One problem. Raises RuntimeError with the reason when it gives no trace."""
         results = self._distill([problem], rationalization, None, export=False)
         if not results:
             reasons = [f"{row.drop_reason}: {row.detail}" for row in self.run.records()]
             raise RuntimeError(f"no trace: {'; '.join(reasons)}")
-        return results[0]
+        return ProblemResult.model_validate(results[0])
 
     def generate_reasoning_trace(self, problem: str) -> str:
         messages = load("reasoning").messages(problem=problem, few_shot=self.few_shot_examples)

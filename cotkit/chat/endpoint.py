@@ -61,6 +61,7 @@ class Endpoint:
         self.breaker = Breaker(self._clock)
         self.dialect = Dialect(options, self.identity, self.host)
         self.retries = self.rate_limited = 0
+        self.last_failure = ""
         self._limited_since: float | None = None
         self._client, self._given = client, client is not None
         self._closer: weakref.finalize | None = None
@@ -81,6 +82,7 @@ class Endpoint:
             "rate_limited": self.rate_limited,
             "retries": self.retries,
             "left_alone": self.breaker.reason or None,
+            "last_failure": self.last_failure,
         }
 
     async def ask(
@@ -140,6 +142,7 @@ class Endpoint:
     def _take_in(self, failure: Failure, caller: int) -> None:
         """What one failed request means for everyone who uses this endpoint."""
         opened = False
+        self.last_failure = f"{failure.kind}: {failure.message}"
         if failure.kind == "rate_limit":
             opened = self._rate_limited(failure)
         elif failure.kind in DOWN:

@@ -203,14 +203,15 @@ class CallLedger:
         endpoint: str,
         model: str,
         kind: str | None,
-        usage: Usage,
         seconds: float,
-        guess: Amount,
+        usage: Usage | None = None,
+        guess: Amount | None = None,
         answers: Iterable[tuple[bytes, Completion]] = (),
     ) -> None:
         """One request has ended: `kind` None = answered, else why it failed. `guess` = what it took, where
         the endpoint does not say; `answers` go into the cache.
         """
+        usage, guess = usage or Usage(), guess or Amount(1)
         unknown_usage = usage.prompt_tokens is None or usage.completion_tokens is None
         guessed_tokens = guess.tokens if unknown_usage else 0
         guessed_usd = guess.usd if usage.cost_usd is None else 0.0

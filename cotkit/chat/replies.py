@@ -96,21 +96,22 @@ def _read_choice(choice: Any, thought_in_secret: bool) -> Answer:
         text, thought, unclosed = split_think(text)
         reasoning = thought if thought is not None else reasoning
     cut = finish_reason == "length"
+    logprobs = choice.get("logprobs")
+    logprobs = logprobs.get("content") if isinstance(logprobs, Mapping) else None
     problem, detail = None, ""
     if message.get("refusal") or finish_reason == "content_filter":
         problem, detail = "refusal", str(message.get("refusal") or "stopped by a content filter")
-    elif not text.strip():
+    elif not text.strip() and not logprobs:  # a reward model may answer in its logprobs alone
         text = ""
         if not unclosed and not (cut and (reasoning or thought_in_secret)):
             problem = "empty"
             detail = "reasoning without an answer" if reasoning else "an answer without content"
-    logprobs = choice.get("logprobs")
     return Answer(
         text=text,
         reasoning=reasoning,
         finish_reason=finish_reason if isinstance(finish_reason, str) else None,
         truncated=cut or unclosed,
-        logprobs=logprobs.get("content") if isinstance(logprobs, Mapping) else None,
+        logprobs=logprobs,
         problem=problem,
         detail=detail,
     )

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 import jinja2
 
-from cotkit import __version__, aio
+from cotkit import aio
 from cotkit.chat import CallLedger, Completion, ModelError, check_sampling
 from cotkit.judge import Thresholds
 from cotkit.pipelines.acceptance import best_of, decide, drop_reason, feedback_on, spoilt
@@ -344,6 +344,8 @@ def _prepare(
     _check_answers(problems, solution_pattern, trace_pattern)
     if judge is None and unchecked == "refuse":
         _refuse_unchecked(problems, solution_pattern)
+    if judge is None and isinstance(score_threshold, dict):
+        raise ValueError("score_threshold names dimensions, but there is no judge to score them")
     if judge_all is None:
         judge_all = not getattr(judge, "calls_model", False)
     sampling = {"temperature": temperature, "top_p": top_p, "max_tokens": max_tokens}
@@ -383,7 +385,7 @@ def _prepare(
         lambda ledger: Distiller(recipe, ledger),
         run=run if run is not None else folder_name("distill", config),
         config=config,
-        runtime={**budgets, "time_limit": time_limit, "problems": len(problems), "version": __version__},
+        runtime={**budgets, "time_limit": time_limit},
         resume=resume,
         width=sum(getattr(m, "max_concurrency", 1) for m in models.values()),
         budgets=budgets,

@@ -11,6 +11,7 @@ import os
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from cotkit.records import Row
@@ -23,9 +24,16 @@ class Progress:
     """Counts of a run. `snapshot()` is what monitors read."""
 
     def __init__(
-        self, name: str, total: int, ledger: Any = None, kept: int = 0, drops: Counter | None = None
+        self,
+        name: str,
+        total: int,
+        ledger: Any = None,
+        kept: int = 0,
+        drops: Counter | None = None,
+        models: Sequence[Any] = (),
     ):
         self.name, self.total, self.ledger = name, total, ledger
+        self._models = [model for model in models if hasattr(model, "stats")]
         self.kept, self.drops = kept, Counter(drops or {})
         self._before = self.done
         self._started = time.monotonic()
@@ -63,9 +71,14 @@ class Progress:
             "rows_per_minute": 60 * rate if rate else None,
             "eta_s": (self.total - self.done) / rate if rate else None,
             "ledger": self.ledger.totals() if self.ledger else {},
-            "last_error": self.last_error,
+            "last_error": self._last_error(),
             "stopping": self.stopping,
         }
+
+    def _last_error(self) -> str:
+        """Of a finished row, else of a request that is being tried again."""
+        failures = (e["last_failure"] for m in self._models for e in m.stats()["by_endpoint"].values())
+        return self.last_error or next(filter(None, failures), "")
 
     def line(self) -> str:
         return status_line(self.snapshot())
@@ -181,7 +194,7 @@ class _TerminalBar(_Nothing):
     def tick(self) -> None:
         now = self._progress.snapshot()
         self._tqdm.update(now["done"] - self._tqdm.n)
-        self._tqdm.set_postfix_str(f"{now['kept']} kept", refresh=True)
+        self._tqdm.set_postfix_str(status_line(now).partition(" done, ")[2], refresh=True)
 
     def close(self) -> None:
         self.tick()

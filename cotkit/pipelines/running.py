@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import html
+import importlib.metadata
+import platform
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -23,6 +26,16 @@ from cotkit.runs import Run, RunFolder
 
 Solve = Callable[[int, Problem], Awaitable[Row]]
 REPORT_S = 20.0  # report.json is refreshed this often, so that a killed run has one
+
+
+def made_with(problems: Sequence[Problem]) -> dict[str, Any]:
+    """What config.json records beside the configuration; it is not compared on resume."""
+    digest = hashlib.sha256()
+    for problem in problems:
+        digest.update(repr(problem).encode("utf-8", "backslashreplace"))
+    versions = {"cotkit": __version__, "python": platform.python_version()}
+    versions |= {name: importlib.metadata.version(name) for name in ("openai", "math-verify")}
+    return {"problems": len(problems), "data_hash": digest.hexdigest()[:16], "versions": versions}
 
 
 class Misconfigured(ValueError):
@@ -55,6 +68,7 @@ class Work:
         if time_limit is not None and not time_limit > 0:
             raise ValueError(f"time_limit must be a positive number of seconds, got {time_limit!r}")
         self.problems, self.width, self.time_limit, self._facts = problems, width, time_limit, facts
+        runtime = {**runtime, **made_with(problems)}
         self.folder = RunFolder(run, config, runtime=runtime, resume=resume)
         try:
             self.folder.check_problems(problems)
@@ -70,9 +84,8 @@ class Work:
         self.folder.begin()
         self.solve = solve(self.ledger)
         self._error: Misconfigured | None = None
-        self.progress = Progress(
-            self.folder.path.name, len(problems), self.ledger, self.folder.kept, self.folder.reasons
-        )
+        name, kept, drops = self.folder.path.name, self.folder.kept, self.folder.reasons
+        self.progress = Progress(name, len(problems), self.ledger, kept, drops, models)
 
     async def go(self) -> Run:
         try:

@@ -40,10 +40,7 @@ SPLIT = re.compile(r" |(?<=[\d.)}])(?=[A-Za-zμΩÅ€£¥₹¢%\\])|(?=\^\\circ
 NUMERIC = re.compile(
     r"(?:\\(?:frac|sqrt|pi|cdot|times)(?![A-Za-z])|(?<![A-Za-z])[ex](?![A-Za-z])|[-+*/^(){}\[\]\d. ])+"
 )
-SUM_PART = re.compile(
-    r"(?:,|and| )*(\d{1,3}(?:,\d{3})+|[\d./]+) ?([A-Za-z]+\.?|\^\\circ|\\\$|[€£]|''|['\"])? ?"
-)
-SUM_CURRENCY = re.compile(r"^(\\\$|[€£]) ?([\d.]+)")
+SUM_PART = re.compile(r"(?:,|and| )*(\d{1,3}(?:,\d{3})+|[\d./]+) ?([A-Za-z]+\.?|\^\\circ|''|['\"])? ?")
 NUMBER_WORDS = re.compile(rf"(?i)\b(?:{'|'.join(WORDS)})(?:[ -](?:{'|'.join(WORDS)}))?\b")
 UNIT_AND_A_HALF = re.compile(r"(an?|\w+) (\w+) and (?:a|one) half", re.I)
 NOUN = re.compile(r"(?=.*[A-Za-z]{3})[A-Za-z][A-Za-z'’ -]*(?: ?/ ?[A-Za-z]+|\^\{?[23]\}?)?")
@@ -75,10 +72,10 @@ def read_quantity(text: str) -> Quantity | None:
     text = ABOUT.sub("", text)
     if (number := read_number(text)) is not None:
         return Quantity(text, number)
-    if (total := sum_of_parts(text)) is not None:
-        return total
     if match := CURRENCY_FIRST.fullmatch(text):
         return money(match)
+    if (total := sum_of_parts(text)) is not None:
+        return total
     places = [match.span() for match in SPLIT.finditer(text)][:MOST_SPLITS]
     for start, end in places:
         value, rest = text[:start].strip(), text[end:].strip(" ")
@@ -129,15 +126,16 @@ def in_thousands(text: str) -> Number | None:
 
 
 def sum_of_parts(text: str) -> Quantity | None:
-    """`2 hours 30 minutes`, `2h30m`, `6'2"`, `12^\\circ 30'`, `$5 and 20 cents`, in the first unit."""
+    """`2 hours 30 minutes`, `2h30m`, `6'2"`, `12^\\circ 30'`, `5 USD and 20 cents`, in the first unit."""
     if half := UNIT_AND_A_HALF.fullmatch(text):
         one = "one" if half[1] in ("a", "an") else half[1]
         return read_quantity(f"{one} and a half {half[2]}")
     plain = NUMBER_WORDS.sub(lambda match: str(whole_in_words(re.split("[ -]", match[0].lower()))), text)
-    plain = SUM_CURRENCY.sub(r"\2 \1", plain)
     parts = list(SUM_PART.finditer(plain))
     if len(parts) < 2 or "".join(part[0] for part in parts) != plain:
         return None
+    if parts[-1][2] is None and parts[-2][2] in ("m", "ft") and len(parts[-1][1]) < 2:
+        return None  # 5 ft3 is a volume
     values = [read_number(part[1]) for part in parts]
     units = units_of_sum([part[2] for part in parts])
     if units is None or not all(values) or any(a.factor <= b.factor for a, b in pairwise(units)):

@@ -210,7 +210,8 @@ IN_SUMS = {  # what stands for a unit only beside another: 2h30m, 6'2", 12°30'1
 }
 IN_SUMS["''"] = IN_SUMS['"']
 FINER = dict.fromkeys(["h", "hr", "hour", "hours"], NAMES["minute"])  # 1h30
-FINER |= dict.fromkeys(["'", "foot", "feet"], NAMES["inch"])  # 5 foot 3; 5 ft3 is a volume
+FINER |= dict.fromkeys(["'", "ft", "foot", "feet"], NAMES["inch"])  # 5 foot 3
+FINER["m"] = scaled(NAMES["meter"], -2)  # 1m80
 NAMES |= dict.fromkeys(["cent", "penny"], Unit((("USD", 1),), CENT)) | {"pence": Unit((("GBP", 1),), CENT)}
 NAMES["pennie"] = NAMES["penny"]
 SYMBOLS["¢"] = NAMES["cent"]

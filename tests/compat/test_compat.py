@@ -105,8 +105,8 @@ def test_improving_a_trace_is_one_reset_and_one_step():
 
 def test_a_first_trace_that_meets_the_threshold_is_final():
     result = pipeline(evaluate_agent=Agent(GOOD)).process_problem(PROBLEM)
-    assert result["final_trace"] == TRACE and len(result["improvement_history"]) == 1
-    assert result["problem"] == PROBLEM["problem"] and result["agent_evaluate_success"] is True
+    assert result.final_trace == TRACE and len(result.improvement_history) == 1
+    assert result.problem == PROBLEM["problem"] and result.agent_evaluate_success is True
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_a_threshold_by_dimension(judged, passes):
         score_threshold={"correctness": 0.8, "clarity": 0.7},
         max_iterations=0,
     )
-    assert made.process_problem(PROBLEM)["agent_evaluate_success"] is passes
+    assert made.process_problem(PROBLEM).agent_evaluate_success is passes
 
 
 def test_the_output_file_is_camels(tmp_path):
@@ -225,7 +225,37 @@ def test_a_reward_model_works_without_an_evaluate_agent():
 
 def test_a_misspelt_dimension_is_refused():
     with pytest.raises(ValueError, match="correctness"):
-        pipeline(evaluate_agent=Agent(GOOD), score_threshold={"corectness": 0.9}).generate()
+        pipeline(evaluate_agent=Agent(GOOD), score_threshold={"corectness": 0.9})
+
+
+@pytest.mark.parametrize("name", ["max_iterations", "rejection_sampling_n", "batch_size", "max_workers"])
+def test_impossible_numbers_are_refused(name):
+    with pytest.raises(ValueError, match=name):
+        pipeline(**{name: -1})
+
+
+def test_problems_without_ids_are_told_apart():
+    rows = [{"problem": f"PID={n}; what?", "solution": "1"} for n in range(3)]
+    assert [r["id"] for r in pipeline(Agent("trace"), rows).generate()] == ["0", "1", "2"]
+
+
+def test_one_agent_in_two_roles_is_stepped_by_one_thread_at_a_time():
+    agent = Agent(lambda prompt: GOOD if "Judge the reasoning" in prompt else TRACE)
+    rows = [{"id": f"p{n}", "problem": f"PID={n}; what?", "solution": "1"} for n in range(8)]
+    made = pipeline(agent, rows, evaluate_agent=agent)
+    assert len(made.generate()) == 8  # Agent.step asserts that nobody else is inside
+    assert made.run.report["ledger"]["by_role"]["generator"]["calls"] == 8
+    assert made.run.report["ledger"]["cost_usd"] is None
+
+
+def test_another_threshold_on_the_same_output_takes_its_place(tmp_path):
+    path = str(tmp_path / "out.json")
+    agent = Agent()
+    pipeline(agent, evaluate_agent=Agent(GOOD), output_path=path).generate()
+    strict = pipeline(
+        agent, evaluate_agent=Agent(GOOD), output_path=path, score_threshold=0.99, max_iterations=0
+    )
+    assert strict.generate()[0]["agent_evaluate_success"] is False
 
 
 def test_a_second_run_on_the_same_output_asks_nothing_and_destroys_nothing(tmp_path):

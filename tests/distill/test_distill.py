@@ -299,6 +299,21 @@ def test_an_error_while_drawing_ends_the_run_and_frees_the_folder(serve, tmp_pat
     assert quiet(problems(50), model(server), run=tmp_path / "r").report["kept"] == 50
 
 
+def test_thresholds_by_dimension_need_a_judge(serve, tmp_path):
+    with pytest.raises(ValueError, match="no judge"):
+        quiet([problem(1)], model(serve(solve)), score_threshold={"clarity": 0.5}, run=tmp_path / "r")
+
+
+def test_the_folder_says_what_it_was_made_with(serve, tmp_path):
+    server = serve(solve)
+    found = []
+    for count in (2, 3):
+        run = quiet(problems(count), model(server), run=tmp_path / "r")
+        found.append(json.loads((run.path / "config.json").read_text())["runtime"])
+    assert [f["problems"] for f in found] == [2, 3] and found[0]["data_hash"] != found[1]["data_hash"]
+    assert found[0]["versions"]["cotkit"] == cotkit.__version__ == run.records()[0].version
+
+
 def test_raw_rewards_have_raw_thresholds(serve, tmp_path):
     server = serve(solve)
     judge = RewardModelJudge(lambda problem, trace: 3.5)

@@ -88,3 +88,11 @@ def test_stop_keeps_its_first_reason():
     progress.stop("budget")
     progress.stop("user")
     assert progress.stopping == "budget" and "stopping: budget" in progress.line()
+
+
+def test_an_error_that_is_being_tried_again_is_told_before_any_row_ends():
+    class Model:
+        def stats(self):
+            return {"by_endpoint": {"m at host": {"last_failure": "server: 500 oops"}}}
+
+    assert "last error: server: 500 oops" in Progress("run", 2, models=[Model(), object()]).line()
