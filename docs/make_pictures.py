@@ -20,8 +20,8 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
     "--hide-scrollbars",
-    "--force-device-scale-factor=1.5",
-    "--window-size=1120,1180",
+    "--force-device-scale-factor=1.25",
+    "--window-size=1280,1150",
 ]
 
 
