@@ -26,6 +26,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cotkit.keys import is_variable_name
+
 if TYPE_CHECKING:
     from cotkit.chat.model import ChatModel
 
@@ -34,8 +36,6 @@ OPENAI_HOST = "api.openai.com"
 SAMPLING = ("temperature", "top_p", "max_tokens", "seed", "stop")
 STRUCTURED = ("json_schema", "json_object", "prompt")  # from the strictest to what every model can do
 RESERVED = {"model", "messages", "n", "stream", "response_format"}  # not for extra_body
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_KEY_PREFIX = re.compile(r"(sk|gsk|hf|xai|pplx|nvapi|r8)[-_](?=.*[a-z0-9])", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,7 +190,7 @@ def read_key(api_key_env: str | None, base_url: str) -> str | None:
             )
     if api_key_env == "":
         return None
-    if not isinstance(api_key_env, str) or looks_like_a_key(api_key_env):
+    if not isinstance(api_key_env, str) or not is_variable_name(api_key_env):
         raise ValueError(
             "api_key_env must be the NAME of an environment variable, such as OPENAI_API_KEY. What was given "
             "looks like a key itself; it is not repeated here"
@@ -202,14 +202,6 @@ def read_key(api_key_env: str | None, base_url: str) -> str | None:
             f'starting Python, or in the notebook: os.environ["{api_key_env}"] = getpass.getpass()'
         )
     return key
-
-
-def looks_like_a_key(text: str) -> bool:
-    """True for what cannot be, or is unlikely to be, the name of an environment variable."""
-    if not _VARIABLE.fullmatch(text) or _KEY_PREFIX.match(text):
-        return True
-    mixed = any(c.islower() for c in text) or "_" not in text
-    return len(text) >= 20 and any(c.isdigit() for c in text) and mixed
 
 
 def is_loopback(host: str) -> bool:

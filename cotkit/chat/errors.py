@@ -16,6 +16,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from cotkit import keys
 from cotkit.records import Attempt
 
 ErrorKind = Literal[
@@ -45,7 +46,6 @@ _CONTEXT = re.compile(
 _QUOTA = re.compile(r"insufficient[ _](quota|balance|credits?|funds)|out of credits|credit balance", re.I)
 _BILLING = re.compile(r"billing", re.I)
 _RATE = re.compile(r"per[ _-]?(second|minute|hour|day)|rate[ _-]?limit|retry", re.I)
-_SECRET = re.compile(r"(?<=bearer )\S+|\b(?:sk|gsk|hf|xai|pplx|nvapi)[-_][\w*.-]{6,}", re.I)
 
 
 class ModelError(Exception):
@@ -150,7 +150,5 @@ def retry_after_seconds(headers: Mapping[str, str]) -> float | None:
 
 def scrub(text: str, secrets: tuple[str, ...] = ()) -> str:
     """The text without the given secrets, without anything that looks like a key, and not too long."""
-    for secret in secrets:
-        text = text.replace(secret, "[key]")
-    text = _SECRET.sub("[key]", text)
+    text = keys.scrub(text, secrets)
     return text if len(text) <= MESSAGE_LENGTH else text[:MESSAGE_LENGTH] + " ..."

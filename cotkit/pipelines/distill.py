@@ -228,7 +228,7 @@ class Distiller:
             verdict=await self._verify(found.answer, answer.truncated, problem),
             saw_reference=saw_reference,
             rationalized=stage == "rationalize",
-            leaks=trace_leaks(answer.trace) if saw_reference else [],
+            leaks=trace_leaks(answer.trace, hinted=stage == "rationalize") if saw_reference else [],
             prompt={"name": prompt.name, "hash": prompt.hash},
             call=answer.provenance(),
         )
@@ -339,6 +339,14 @@ def _prepare(
     num_generations = _count("num_generations", num_generations, 1)
     if not isinstance(max_iterations, int) or isinstance(max_iterations, bool) or max_iterations < 0:
         raise ValueError(f"max_iterations must be 0 or more, got {max_iterations!r}")
+    for name, value in (
+        ("rationalization", rationalization),
+        ("show_trace", show_trace),
+        ("require_verdict", require_verdict),
+        ("judge_all", bool(judge_all) if judge_all is None else judge_all),
+    ):
+        if not isinstance(value, bool):
+            raise TypeError(f"{name} must be True or False, got {value!r}")
     if unchecked not in ("refuse", "keep"):
         raise ValueError(f"unchecked must be 'refuse' or 'keep', got {unchecked!r}")
     _check_answers(problems, solution_pattern, trace_pattern)

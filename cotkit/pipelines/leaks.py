@@ -8,32 +8,63 @@ from __future__ import annotations
 
 import re
 
-# Only what speaks of being told: "the correct answer is", "the expected value", "the given number" are
-# everyday mathematics.
-_PHRASES = re.compile(
-    r"""\b(?:
-        (?:the|this|your|that)\s+hint | as\s+hinted
-      | (?:given|provided|stated|reference|gold|target)\s+(?:final\s+)?answer
-      | reference\s+solution | answer\s+key
-      | answer\s+(?:that\s+)?(?:was|is|were)\s+(?:given|provided|told)
-      | answer\s+(?:that\s+)?(?:you|they)\s+(?:gave|told|provided)
-      | (?:was|were|am|been)\s+(?:told|given)\s+(?:that\s+)?the\s+(?:final\s+)?(?:answer|solution|result)
-      | (?:given|knowing)\s+that\s+the\s+(?:final\s+)?answer\s+(?:is|must\s+be|should\s+be)
-      | told\s+(?:me|us)\s+(?:that\s+)?the\s+answer
-    )\b | 参考答案 | 给定(?:的)?答案""",
-    re.IGNORECASE | re.VERBOSE,
+from cotkit.verify import answer_key
+
+# Words of being told, in any trace: "the correct answer is" or "the expected value" are everyday mathematics.
+_TOLD = r"""
+    (?:the|this|your|that)\s+hint | as\s+hinted
+  | (?:given|provided|supplied|stated|reference|gold|target)\s+(?:final\s+)?answer
+  | reference\s+solution | answer\s+key
+  | answer\s+(?:that\s+)?(?:was|is|were)\s+(?:given|provided|told)
+  | answer\s+(?:that\s+)?(?:you|they)\s+(?:gave|told|provided)
+  | (?:was|were|am|been)\s+(?:told|given|provided)\s+(?:that\s+|with\s+)?
+    the\s+(?:final\s+)?(?:answer|solution|result)
+  | told\s+(?:me|us)\b | 参考答案 | 给定(?:的)?答案
+"""
+# A trace that was written with the answer in view has to be beyond doubt: here everyday turns count too.
+_HINTED = r"""
+    given\s+(?:that\s+)?the\s+(?:final\s+)?(?:answer|solution|result)
+  | (?:we|i)\s+(?:already\s+)?know\s+(?:that\s+)?the\s+(?:final\s+)?(?:answer|solution|result)
+  | knowing\s+(?:that\s+)?the\s+(?:final\s+)?(?:answer|solution|result)
+  | work(?:s|ing|ed)?\s+backwards?
+  | (?:known|expected|correct|desired|required|right)\s+(?:final\s+)?(?:answer|solution|result)
+  | (?:answer|solution|result)\s+(?:\w+\s+){0,3}(?:provided|supplied|stated|mentioned|above|told)\b
+  | (?:answer|solution|result|total)\s+(?:has|have|ought|needs|is\s+supposed|is\s+known)\s+to\s+be
+  | (?:since|because|as|so\s+that)\s+(?:the|our)\s+(?:final\s+)?
+    (?:answer|solution|result)\s+(?:is|must|should)
+  | (?:answer|solution|result)\s+(?:should|must)\s+be
+  | (?:in|by|from|as\s+\w+\s+in)\s+the\s+(?:prompt|hint|note)
+"""
+_FLAGS = re.IGNORECASE | re.VERBOSE
+_PLAIN = re.compile(rf"(?:\b|(?=[参给]))(?:{_TOLD})", _FLAGS)
+_STRICT = re.compile(rf"(?:\b|(?=[参给]))(?:{_TOLD}|{_HINTED})", _FLAGS)
+_VALUE = re.compile(
+    r"\\d?frac\s*(?:\{[^{}]*\}\s*\{[^{}]*\}|\d\d)|-?\d[\d,]*(?:\.\d+)?(?:/\d+)?|[^\W\d_]+(?:-[^\W\d_]+)?"
 )
 
 
-def trace_leaks(trace: str) -> list[str]:
-    """Phrases of a trace that speak of an answer known beforehand; empty = none found."""
-    return sorted({" ".join(match[0].lower().split()) for match in _PHRASES.finditer(trace)})
+def trace_leaks(trace: str, hinted: bool = False) -> list[str]:
+    """Phrases of a trace that speak of an answer known beforehand; empty = none found.
+
+    `hinted`: the trace was written with the answer in view, so everyday turns such as "we know the answer"
+    or "working backwards" count as well.
+    """
+    pattern = _STRICT if hinted else _PLAIN
+    return sorted({" ".join(match[0].lower().split()) for match in pattern.finditer(trace)})
 
 
 def feedback_leaks(feedback: str, answer: str | None, *seen: str) -> bool:
-    """True when the feedback states the reference `answer` and none of the texts already `seen` holds it."""
+    """True when the feedback states the reference `answer`, in whatever spelling of its value ("7.0",
+    "seven", "$1,234.00"), and none of the texts already `seen` does.
+    """
     if not answer or not answer.strip():
         return False
+    return _states(feedback, answer) and not any(_states(text, answer) for text in seen)
+
+
+def _states(text: str, answer: str) -> bool:
     bare = answer.strip()
-    pattern = re.compile(rf"(?<![\w.]){re.escape(bare)}(?!\w|\.\d)", re.IGNORECASE)
-    return bool(pattern.search(feedback)) and not any(pattern.search(text) for text in seen)
+    if re.search(rf"(?<![\w.]){re.escape(bare)}(?!\w|\.\d)", text, re.IGNORECASE):
+        return True
+    key = answer_key(bare)
+    return any(answer_key(value.rstrip(",")) == key for value in set(_VALUE.findall(text)))

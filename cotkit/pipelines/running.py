@@ -65,7 +65,7 @@ class Work:
         models: Sequence[ChatModel] = (),
         facts: Callable[[], dict[str, Any]] = dict,
     ):
-        if time_limit is not None and not time_limit > 0:
+        if time_limit is not None and not (isinstance(time_limit, (int, float)) and time_limit > 0):
             raise ValueError(f"time_limit must be a positive number of seconds, got {time_limit!r}")
         self.problems, self.width, self.time_limit, self._facts = problems, width, time_limit, facts
         runtime = {**runtime, **made_with(problems)}

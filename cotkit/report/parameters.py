@@ -26,6 +26,8 @@ from typing import Any
 
 import yaml
 
+from cotkit.keys import environment_secrets, is_secret_name, is_variable_name, looks_like_a_key
+
 TYPE_NAMES = {
     "int": int, "float": float, "str": str, "bool": bool, "list": list, "dict": dict, "None": None,
     "Optional": typing.Optional, "Union": typing.Union, "Literal": typing.Literal, "Any": Any,
@@ -236,29 +238,11 @@ def _fit_str(value: Any) -> str:
 
 _SCALARS = {int: _fit_int, float: _fit_float, bool: _fit_bool, str: _fit_str}
 
-# Keys. Parameters are saved in the executed notebook and in the report, so no key may be one.
-_KEY_FORMS = re.compile(
-    r"\b(?:[spr]k|csk)-(?=[\w-]*\d)[\w-]{10,}|\b(?:hf|gsk|fw|r8|gh[pousr])_[A-Za-z0-9]{20,}"
-    r"|\b(?:xai|nvapi|pplx|glpat)-[\w-]{16,}|\bgithub_pat_\w{20,}|\bAKIA[A-Z0-9]{16}\b|\bAIza[\w-]{30,}"
-    r"|\bBearer\s+\S{8,}|\beyJ[\w-]{10,}\.[\w-]{10,}|://[^/\s:@]+:[^/\s@]+@"
-    r"|[?&](?:api[-_]?key|key|token|access_token|secret)=[^&\s]{6,}"
-)
-_SECRET_NAME = re.compile(r"(^|_)(api_?key|key|token|secret|password|passwd|credential)s?$", re.IGNORECASE)
+# Parameters are saved in the executed notebook and in the report, so no key may be one.
 _KEY_REFUSED = (  # the value is not repeated
     "parameter {name!r} looks like a key. Parameters are saved in the notebook and the report: put the key "
     "in an environment variable and give the NAME of that variable"
 )
-_VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-
-
-def environment_secrets() -> dict[str, str]:
-    """Value -> variable name of what looks like a key in the environment, the longest first."""
-    found = {
-        value: name
-        for name, value in os.environ.items()
-        if _SECRET_NAME.search(name) and len(value) >= 8 and not value.isdigit()
-    }
-    return dict(sorted(found.items(), key=lambda item: -len(item[0])))
 
 
 def holds_key(value: Any) -> bool:
@@ -269,10 +253,10 @@ def holds_key(value: Any) -> bool:
         return any(holds_key(item) for item in value)
     if not isinstance(value, str):
         return False
-    return bool(_KEY_FORMS.search(value)) or any(secret in value for secret in environment_secrets())
+    return looks_like_a_key(value) or any(secret in value for secret in environment_secrets())
 
 
 def _is_key_in_a_key_field(name: str, value: Any) -> bool:
     """Text in a parameter such as `api_key` or `api_key_env` that cannot be the name of a variable."""
-    field = _SECRET_NAME.search(name.removesuffix("_env"))
-    return bool(field and isinstance(value, str) and value and not _VARIABLE_NAME.fullmatch(value))
+    field = is_secret_name(name.removesuffix("_env"))
+    return bool(field and isinstance(value, str) and value and not is_variable_name(value))

@@ -23,7 +23,6 @@ from cotkit.runs.journal import dump_json
 from cotkit.runs.shapes import COLUMNS, PAIR_COLUMNS
 
 _MARK = re.compile(r"<!-- cotkit-card (\{.*\}) -->\s*$", re.DOTALL)
-_SECRET = re.compile(r"(api_?key|secret|password|authorization|(^|_)token)$", re.IGNORECASE)
 _PARAMETERS = (
     "temperature",
     "top_p",
@@ -324,7 +323,7 @@ def _configuration(config: dict[str, Any]) -> str:
 
 def _flatten(value: dict[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
     for key, inner in value.items():
-        if _SECRET.search(str(key)):
+        if is_secret_name(str(key)) or (isinstance(inner, str) and looks_like_a_key(inner)):
             continue
         if isinstance(inner, dict) and inner:
             yield from _flatten(inner, f"{prefix}{key}.")

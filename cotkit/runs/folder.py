@@ -154,6 +154,8 @@ class RunFolder:
         self._journals["drops.jsonl"] = Journal(path, self._count)
 
     def _count(self, record: dict[str, Any]) -> None:
+        if not isinstance(record, dict) or not {"id", "accepted", "drop_reason"} <= record.keys():
+            raise RunError(f"{self.path} has a line that is no row: {_short(record)}; remove it")
         if record["id"] in self.done:
             raise RunError(f"{self.path} holds problem {record['id']!r} twice; remove one of its lines")
         self.done[record["id"]] = _fingerprint(record)
@@ -240,9 +242,12 @@ def _lock(path: pathlib.Path):
 
 def _read_json(path: pathlib.Path) -> dict[str, Any]:
     try:
-        return json.loads(path.read_bytes())
+        content = json.loads(path.read_bytes())
     except ValueError as error:
         raise RunError(f"{path} is not JSON ({error}); restore it or use another run name") from None
+    if not isinstance(content, dict):
+        raise RunError(f"{path} is not what cotkit wrote; restore it or use another run name")
+    return content
 
 
 def _records(path: pathlib.Path) -> Iterator[dict[str, Any]]:

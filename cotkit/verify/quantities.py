@@ -41,7 +41,7 @@ NUMERIC = re.compile(
     r"(?:\\(?:frac|sqrt|pi|cdot|times)(?![A-Za-z])|(?<![A-Za-z])[ex](?![A-Za-z])|[-+*/^(){}\[\]\d. ])+"
 )
 SUM_PART = re.compile(r"(?:,|and| )*(\d{1,3}(?:,\d{3})+|[\d./]+) ?([A-Za-z]+\.?|\^\\circ|[€£]|''|['\"])? ?")
-NUMBER_WORDS = re.compile(rf"(?i)\b(?:{'|'.join(WORDS)})(?:[ -](?:{'|'.join(WORDS)}))?\b")
+NUMBER_WORDS = re.compile(rf"(?i)\b(?:{'|'.join(WORDS)})(?:[ -](?:{'|'.join(WORDS)}))?\b(?!-)")
 UNIT_AND_A_HALF = re.compile(r"(an?|\w+) (\w+) and (?:a|one) half", re.I)
 NOUN = re.compile(r"(?=.*[A-Za-z]{3})[A-Za-z][A-Za-z'’ -]*(?: ?/ ?[A-Za-z]+|\^\{?[23]\}?)?")
 NO_NOUN = re.compile(

@@ -386,6 +386,9 @@ BAD = {
     "output into a folder": ({"output_path": "/"}, "output_path"),
     "unknown option": ({"n_generations": 3}, "n_generations"),
     "few-shot without trace": ({"few_shot_examples": [{"problem": "x"}]}, "item 0"),
+    "a word for a flag": ({"rationalization": "yes"}, "rationalization must be True or False"),
+    "judge_all in words": ({"judge_all": "x"}, "judge_all"),
+    "time in words": ({"time_limit": "5"}, "time_limit"),
     "zero time": ({"time_limit": 0}, "time_limit"),
     "bad resume": ({"resume": "yes"}, "resume"),
     "a model as judge": ({"judge": "model"}, "LLMJudge"),
@@ -532,25 +535,58 @@ def test_a_misspelt_option_is_named_with_its_neighbour(serve):
         distill([problem(1)], model(serve(solve)), num_generation=3)
 
 
-@pytest.mark.parametrize(
-    ("text", "leaks"),
-    [
-        ("As the hint says, 14.", True),
-        ("Given that the answer is 14, we count back.", True),
-        ("We were told the answer is 14.", True),
-        ("This matches the provided answer.", True),
-        ("参考答案是14", True),
-        ("Therefore the correct answer is (B).", False),
-        ("The expected result is 5 heads.", False),
-        ("Mixing the given solution with water.", False),
-        ("The known result for triangles gives 3.", False),
-        ("Since the answer must be an integer, 14.", False),
-    ],
-)
-def test_only_words_of_being_told_count_as_a_leak(text, leaks):
+TOLD = [
+    "As the hint says, 14.",
+    "We were told the answer is 14.",
+    "This matches the provided answer.",
+    "The answer you gave is 14.",
+    "参考答案是14",
+]
+ONLY_HINTED = [
+    "Given the answer is 14, we work backwards as required.",
+    "We know the final answer should be 14.",
+    "The solution we were provided with is 14.",
+    "Working backwards from 14.",
+    "As indicated in the prompt, the answer is 14.",
+    "The answer provided above is 14.",
+    "Since the result has to be 14, we add.",
+    "Therefore the correct answer is (B).",
+]
+INNOCENT = [
+    "The expected value of the die is 3.5.",
+    "Mixing the given solution with water gives 3 litres.",
+    "So 7 + 7 = 14. The answer is 14.",
+    "Given that each box holds 6, there are 12.",
+    "We know that a week has 7 days.",
+]
+
+
+@pytest.mark.parametrize("text", TOLD + ONLY_HINTED + INNOCENT)
+def test_words_of_being_told_are_a_leak(text):
     from cotkit.pipelines.leaks import trace_leaks
 
-    assert bool(trace_leaks(text)) is leaks
+    assert bool(trace_leaks(text)) is (text in TOLD)
+    assert bool(trace_leaks(text, hinted=True)) is (text not in INNOCENT)
+
+
+@pytest.mark.parametrize(
+    ("feedback", "answer", "leaks"),
+    [
+        ("The right value is 1234.0 exactly.", "1234", True),
+        ("It should be $1,234.", "1234", True),
+        ("It is seven.", "7", True),
+        ("0.5 was expected", "1/2", True),
+        ("\\frac12 is expected", "1/2", True),
+        ("Step 7 is unclear", "72", False),
+        ("There are 12 eggs in the problem", "12", False),  # the problem says so
+        ("The answer is Paris", "paris", True),
+        ("Check your sum.", "7", False),
+    ],
+)
+def test_feedback_that_states_the_reference_is_known_in_any_spelling(feedback, answer, leaks):
+    from cotkit.pipelines.leaks import feedback_leaks
+
+    assert feedback_leaks(feedback, answer, "There are 12 eggs.", "a trace") is leaks
 
 
 def test_the_answer_policy_reaches_the_verifier(serve, tmp_path):

@@ -189,6 +189,23 @@ def test_a_folder_with_rows_but_no_config_is_not_taken_over(tmp_path):
         open_run(tmp_path / "r")
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("config.json", "[1]"),
+        ("config.json", "{"),
+        ("report.json", "[]"),
+        ("rows.jsonl", "[1, 2]\n"),
+        ("drops.jsonl", '{"a": 1}\n'),
+    ],
+)
+def test_a_damaged_file_is_named(tmp_path, name, content):
+    write(tmp_path / "r", row(1))
+    (tmp_path / "r" / name).write_text(content)
+    with pytest.raises(RunError, match=name.split(".")[0] if name.endswith(".json") else "no row"):
+        RunFolder(tmp_path / "r", {"model": "m"})
+
+
 def test_the_same_configuration_gets_the_same_folder_name():
     assert (
         folder_name("distill", {"a": 1})
