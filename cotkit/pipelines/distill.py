@@ -327,26 +327,19 @@ def _prepare(
 ) -> Work:
     problems = load_problems(problems)
     improver = improver or generator
-    for name, model in (("generator", generator), ("improver", improver)):
-        if not hasattr(model, "acandidates"):
-            raise TypeError(f"{name} must be a ChatModel, got {type(model).__name__}")
-    if judge is not None and not hasattr(judge, "ajudge"):
-        raise TypeError(
-            f"judge must be an LLMJudge, RewardModelJudge or StepJudge, got {type(judge).__name__}; "
-            "wrap a ChatModel as LLMJudge(model)"
-        )
+    _check_roles(generator, improver, judge)
     num_generations = _count("rejection_sampling_n", rejection_sampling_n, num_generations)
     num_generations = _count("num_generations", num_generations, 1)
     if not isinstance(max_iterations, int) or isinstance(max_iterations, bool) or max_iterations < 0:
         raise ValueError(f"max_iterations must be 0 or more, got {max_iterations!r}")
-    for name, value in (
-        ("rationalization", rationalization),
-        ("show_trace", show_trace),
-        ("require_verdict", require_verdict),
-        ("judge_all", bool(judge_all) if judge_all is None else judge_all),
-    ):
-        if not isinstance(value, bool):
-            raise TypeError(f"{name} must be True or False, got {value!r}")
+    if judge_all is None:
+        judge_all = not getattr(judge, "calls_model", False)
+    _check_flags(
+        rationalization=rationalization,
+        show_trace=show_trace,
+        judge_all=judge_all,
+        require_verdict=require_verdict,
+    )
     if unchecked not in ("refuse", "keep"):
         raise ValueError(f"unchecked must be 'refuse' or 'keep', got {unchecked!r}")
     _check_answers(problems, solution_pattern, trace_pattern)
@@ -354,8 +347,6 @@ def _prepare(
         _refuse_unchecked(problems, solution_pattern)
     if judge is None and isinstance(score_threshold, dict):
         raise ValueError("score_threshold names dimensions, but there is no judge to score them")
-    if judge_all is None:
-        judge_all = not getattr(judge, "calls_model", False)
     sampling = {"temperature": temperature, "top_p": top_p, "max_tokens": max_tokens}
     check_sampling({**sampling, "seed": seed}, None)
     recipe = Recipe(
@@ -402,6 +393,23 @@ def _prepare(
         models=list(models.values()),
         facts=lambda: {"endpoints": {role: m.stats() for role, m in roles.items() if hasattr(m, "stats")}},
     )
+
+
+def _check_roles(generator: Any, improver: Any, judge: Any) -> None:
+    for name, model in (("generator", generator), ("improver", improver)):
+        if not hasattr(model, "acandidates"):
+            raise TypeError(f"{name} must be a ChatModel, got {type(model).__name__}")
+    if judge is not None and not hasattr(judge, "ajudge"):
+        raise TypeError(
+            f"judge must be an LLMJudge, RewardModelJudge or StepJudge, got {type(judge).__name__}; "
+            "wrap a ChatModel as LLMJudge(model)"
+        )
+
+
+def _check_flags(**flags: Any) -> None:
+    for name, value in flags.items():
+        if not isinstance(value, bool):
+            raise TypeError(f"{name} must be True or False, got {value!r}")
 
 
 def _count(name: str, value: int | None, default: int) -> int:

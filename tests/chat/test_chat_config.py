@@ -11,7 +11,6 @@ from email.utils import formatdate
 import pytest
 
 from cotkit.chat import ChatModel, load_models
-from cotkit.chat.config import looks_like_a_key
 from cotkit.chat.errors import classify, retry_after_seconds, scrub
 
 LOCAL = {"base_url": "http://127.0.0.1:1/v1"}
@@ -63,27 +62,6 @@ def test_a_wrong_sampling_parameter_is_refused_before_anything_is_asked(sampling
 def test_messages_are_a_text_or_a_list_of_roles_and_contents(messages):
     with pytest.raises(ValueError, match="role"):
         ChatModel("m", **LOCAL).complete(messages)
-
-
-@pytest.mark.parametrize(
-    "text, key",
-    [
-        ("OPENAI_API_KEY", False),
-        ("MY_KEY_2", False),
-        ("key", False),
-        ("GCP_PROJECT_NUMBER_123456", False),
-        ("sk-proj-abcdef", True),
-        ("sk_live_a1b2c3", True),
-        ("hf_AbCdEfGhIjKl", True),
-        ("gsk_a1b2c3d4e5f6", True),
-        ("AIzaSyA1234567890abcdefghij", True),
-        ("AKIAABCDEFGH12345678", True),
-        ("0123456789abcdef0123456789abcdef", True),
-        ("a key with spaces", True),
-    ],
-)
-def test_keys_are_told_from_names_of_variables(text, key):
-    assert looks_like_a_key(text) is key
 
 
 @pytest.mark.parametrize(
