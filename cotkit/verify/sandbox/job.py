@@ -1,0 +1,62 @@
+"""What is asked of the sandbox, checked before anything is started."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+
+PACKAGES = ("numpy", "sympy")
+LEAST_MEMORY_MB = 256  # address space of Python and these packages, and something to compute in
+MOST_SECONDS = 24 * 3600.0
+MOST_TEXT = 4 << 20  # characters, of a program and of its stdin
+MOST_SEED = 2**32 - 1  # of PYTHONHASHSEED and of numpy.random.seed
+FENCED = re.compile(r"\s*(`{3,}|~{3,})[^\n`]*\n(.*?)\n?[ \t]*\1\s*", re.DOTALL)
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """The arguments of `run_python`, whose docstring explains them."""
+
+    code: str
+    timeout: float = 10.0
+    memory_mb: int = 1024
+    stdin: str = ""
+    seed: int = 0
+    hash_seed: int = 0
+    packages: tuple[str, ...] = PACKAGES
+    allow_weak_isolation: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("code", "stdin"):
+            if not isinstance(value := getattr(self, name), str):
+                raise TypeError(f"{name} must be a string, got {type(value).__name__}")
+        if len(self.stdin) > MOST_TEXT:
+            raise ValueError(f"stdin has {len(self.stdin):,} characters, at most {MOST_TEXT:,} are passed on")
+        if not (_is_number(self.timeout) and 0 < self.timeout <= MOST_SECONDS):
+            raise ValueError(f"timeout must be seconds above 0 and up to a day, got {self.timeout!r}")
+        if not (_is_whole(self.memory_mb) and LEAST_MEMORY_MB <= self.memory_mb < 1 << 30):
+            raise ValueError(f"memory_mb must be {LEAST_MEMORY_MB} or more, got {self.memory_mb!r}")
+        for name in ("seed", "hash_seed"):
+            if not (_is_whole(value := getattr(self, name)) and 0 <= value <= MOST_SEED):
+                raise ValueError(f"{name} must be a whole number from 0 to {MOST_SEED}, got {value!r}")
+        if isinstance(self.packages, str) or not all(
+            isinstance(name, str) and name.replace(".", "").isidentifier() for name in self.packages
+        ):
+            raise ValueError(f"packages must be a list of importable names, got {self.packages!r}")
+
+    def wire(self, level: str) -> dict:
+        fence = FENCED.fullmatch(self.code)
+        return {
+            "code": fence[2] if fence else self.code,
+            "level": level,
+            **{name: getattr(self, name) for name in ("timeout", "memory_mb", "stdin", "seed", "hash_seed")},
+        }
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
