@@ -2,22 +2,38 @@
 
 `extract` (extraction.py) finds the answer in a completion, `check_answer` (check.py) compares it with the
 reference: the stages are in ladder.py, the decisions of taste in policy.py, the processes in workers.py.
-docs/verification.md explains all of it.
+docs/verification.md explains all of it. Programs a model wrote run in the sandbox: sandbox/, docs/sandbox.md.
 """
 
 from cotkit.records import Extraction, Verdict
 from cotkit.verify.check import acheck_answer, check_answer
 from cotkit.verify.extraction import extract, extract_answer, reference_answer
 from cotkit.verify.policy import ANSWER_TYPES, AnswerPolicy
+from cotkit.verify.sandbox import (
+    Isolation,
+    ProgramResult,
+    SandboxTooWeak,
+    arun_python,
+    isolation,
+    run_programs,
+    run_python,
+)
 
 __all__ = [
     "ANSWER_TYPES",
     "AnswerPolicy",
     "Extraction",
+    "Isolation",
+    "ProgramResult",
+    "SandboxTooWeak",
     "Verdict",
     "acheck_answer",
+    "arun_python",
     "check_answer",
     "extract",
     "extract_answer",
+    "isolation",
     "reference_answer",
+    "run_programs",
+    "run_python",
 ]

@@ -24,7 +24,7 @@ class Attack(NamedTuple):
     name: str
     code: str
     expected: frozenset[str]
-    timeout: float = 5.0
+    timeout: float = 30.0
 
 
 def parse(text: str) -> list[Attack]:
@@ -155,9 +155,8 @@ os.rename("fake", CANARY)
 for folder in ("/tmp", "/var/tmp", "/dev/shm"):
     attempt(lambda: open(f"{folder}/{MARK}", "w"))
 ### a .pth file among the packages | ok
-import numpy
-for folder in (os.path.dirname(os.path.dirname(numpy.__file__)), PACKAGES):
-    attempt(lambda: open(f"{folder}/{MARK}.pth", "w").write("import os"))
+for folder in (PACKAGES, REAL_PACKAGES):
+    attempt(lambda: open(f"{folder}/{MARK}.pth", "w").write("#"))
 ### modes, times, owners, attributes | ok
 attempt(lambda: os.chmod(CANARY, 0o777))
 attempt(lambda: os.utime(CANARY, (0, 0)))

@@ -10,17 +10,20 @@ import resource
 import secrets
 import socket
 import subprocess
+import sysconfig
 import tempfile
 import threading
+import time
 
 from cotkit.verify.sandbox import ProgramResult, client
 
-SHARED_FOLDERS = ("/tmp", "/var/tmp", "/dev/shm")
+REAL_PACKAGES = sysconfig.get_path("purelib")
+SHARED_FOLDERS = ("/tmp", "/var/tmp", "/dev/shm", REAL_PACKAGES)
 IPC_CREAT, IPC_RMID = 0o1000, 0
 
 
 class World:
-    """One for each attack: `with World() as world: result = run(world.constants + code); world.breaches(result)`."""
+    """One for each attack: run `world.constants + code` inside `with World() as world`, ask `breaches`."""
 
     def __enter__(self) -> World:
         self.exit = contextlib.ExitStack()
@@ -58,6 +61,7 @@ class World:
             "HOME": str(home),
             "CANARY": str(self.canary),
             "PACKAGES": str(packages),
+            "REAL_PACKAGES": REAL_PACKAGES,
             "MARK": self.mark,
             "PORT": self.sockets["TCP"].getsockname()[1],
             "UDP_PORT": self.sockets["UDP"].getsockname()[1],
@@ -158,7 +162,7 @@ def process_state(pid: int) -> str:
 
 
 def left_over() -> list[int]:
-    """Processes of this process's sandbox servers other than the servers: monitors, programs, their children."""
+    """Processes of this process's sandbox servers other than these: monitors, programs, their children."""
     servers = {server.process.pid: server.folder.encode() for server in client._servers.values()}
     found = []
     for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
@@ -166,4 +170,13 @@ def left_over() -> list[int]:
             command, pid = path.read_bytes(), int(path.parent.name)
             if pid not in servers and any(folder in command for folder in servers.values()):
                 found.append(pid)
+    return found
+
+
+def until(condition, seconds=20.0):
+    """Waits for a state of the system, with a deadline that only a failure reaches."""
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end, "it never came to that"
+        time.sleep(0.005)
     return found

@@ -34,7 +34,7 @@ class Server:
     """One fork-server. `call` may be used by any number of threads."""
 
     def __init__(self, hash_seed: int, packages: Sequence[str]):
-        self.folder = tempfile.mkdtemp(prefix="cotkit-")
+        self.folder = tempfile.mkdtemp(prefix="cotkit-sandbox-")
         os.mkdir(os.path.join(self.folder, "box"))
         self.control, theirs = socket.socketpair()
         self.lock = threading.Lock()

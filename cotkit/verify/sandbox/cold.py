@@ -29,7 +29,7 @@ JOIN_S = 1.0  # a process left behind may hold a pipe: its reader is given up
 
 def run(job: dict, cancellation: Cancellation) -> dict:
     """The same answer a monitor gives, and under `no_memory_limit` whether the system refused that limit."""
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="cotkit-"))
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="cotkit-sandbox-"))
     try:
         (folder / "box").mkdir()
         (folder / "stdin").write_text(job["stdin"], encoding="utf-8", errors="surrogatepass", newline="")

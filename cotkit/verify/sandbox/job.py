@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
+from collections.abc import Sequence
 
 PACKAGES = ("numpy", "sympy")
 LEAST_MEMORY_MB = 256  # address space of Python and these packages, and something to compute in
@@ -24,7 +25,7 @@ class Job:
     stdin: str = ""
     seed: int = 0
     hash_seed: int = 0
-    packages: tuple[str, ...] = PACKAGES
+    packages: Sequence[str] = PACKAGES
     allow_weak_isolation: bool = False
 
     def __post_init__(self) -> None:
@@ -40,9 +41,7 @@ class Job:
         for name in ("seed", "hash_seed"):
             if not (_is_whole(value := getattr(self, name)) and 0 <= value <= MOST_SEED):
                 raise ValueError(f"{name} must be a whole number from 0 to {MOST_SEED}, got {value!r}")
-        if isinstance(self.packages, str) or not all(
-            isinstance(name, str) and name.replace(".", "").isidentifier() for name in self.packages
-        ):
+        if not isinstance(self.packages, (list, tuple)) or not all(map(_is_package, self.packages)):
             raise ValueError(f"packages must be a list of importable names, got {self.packages!r}")
 
     def wire(self, level: str) -> dict:
@@ -56,6 +55,10 @@ class Job:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_package(name: object) -> bool:
+    return isinstance(name, str) and all(part.isidentifier() for part in name.split("."))
 
 
 def _is_whole(value: object) -> bool:

@@ -10,6 +10,7 @@ weak raise. docs/sandbox.md says what each level enforces and what it does not.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 import threading
 from collections.abc import Iterable, Sequence
@@ -51,7 +52,7 @@ def run_python(
     A program inside one Markdown fence is taken out of it. Raises SandboxTooWeak below level L2, ValueError
     or TypeError for wrong arguments, and nothing else: what the program does is in the result's `status`.
     """
-    job = Job(code, timeout, memory_mb, stdin, seed, hash_seed, tuple(packages), allow_weak_isolation)
+    job = Job(code, timeout, memory_mb, stdin, seed, hash_seed, packages, allow_weak_isolation)
     return run_job(job, level_for(job), Cancellation())
 
 
@@ -93,15 +94,25 @@ def run_programs(
 
 def isolation() -> Isolation:
     """The level this machine reaches, found once a process by attacks on itself."""
+    return _found_by(Job(""))
+
+
+def _found_by(first: Job) -> Isolation:
+    """Attacks go to the server that the first job needs, so that no other is started for them."""
     global _isolation
+
+    def attack(job: Job, level: str) -> dict:
+        job = dataclasses.replace(job, hash_seed=first.hash_seed, packages=first.packages)
+        return in_walls(job, level, Cancellation())
+
     with _lock:
         if _isolation is None:
-            _isolation = find_level(lambda job, level: in_walls(job, level, Cancellation()))
+            _isolation = find_level(attack)
         return _isolation
 
 
 def level_for(job: Job) -> str:
-    found = isolation()
+    found = _found_by(job)
     if found.weak and not job.allow_weak_isolation:
         raise SandboxTooWeak(
             f"this machine reaches isolation {found.level} only: a program could read your files and use the"

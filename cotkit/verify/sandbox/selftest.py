@@ -13,6 +13,7 @@ import pathlib
 import platform
 import secrets
 import shutil
+import signal
 import socket
 import sys
 import tempfile
@@ -47,9 +48,17 @@ attempt(lambda: open({canary!r} + ".new", "w"))
 attempt(linger)
 print("done")
 """
+TAKE_MEMORY = """
+import resource
+try:
+    resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
+except (OSError, ValueError):
+    pass
+block = bytearray(300 << 20)
+"""
 LIMITS = {  # what must come back: status, program, options
-    "time": ("timeout", "while True: pass", {"timeout": 0.3}),
-    "memory": ("memory", "block = bytearray(2 << 30)", {}),
+    "time": ("timeout", "while True: pass", {"timeout": 0.1}),
+    "memory": ("memory", TAKE_MEMORY, {"memory_mb": 256}),
     "output": ("output_limit", "while True: print('x' * 65536)", {}),
     "disk": ("disk", "for i in range(8): open(str(i), 'wb').write(bytes(8 << 20))", {}),
 }
@@ -86,7 +95,7 @@ def weaknesses(level: str, call: Call) -> Iterator[str]:
 
 
 def leaks(run: Callable[[str], dict]) -> Iterator[str]:
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="cotkit-selftest-"))
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="cotkit-sandbox-test-"))
     canary, secret, name = folder / "canary", secrets.token_hex(16), secrets.token_hex(6)
 
     def state() -> tuple:
@@ -113,8 +122,10 @@ def leaks(run: Callable[[str], dict]) -> Iterator[str]:
             yield f"the probe ended as {answer['status']}: {answer['detail']}"
         if state() != before:
             yield "a file outside was made or changed"
-        if lives(name):
+        if survivors := processes_named(name):
             yield "a process was left behind"
+            for pid in survivors:
+                os.kill(pid, signal.SIGKILL)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -127,10 +138,10 @@ def arrived(listener: socket.socket) -> bool:
     return False
 
 
-def lives(name: str) -> bool:
-    """Whether a process of this name is there."""
+def processes_named(name: str) -> list[int]:
+    found = []
     for comm in pathlib.Path("/proc").glob("[0-9]*/comm"):
         with contextlib.suppress(OSError):
             if comm.read_text().strip() == name:
-                return True
-    return False
+                found.append(int(comm.parent.name))
+    return found

@@ -56,6 +56,7 @@ def main(arguments: list[str]) -> None:
     folder, packages = arguments[1], arguments[2:]
     for name in packages:
         preload(name)
+    sys.stdout.flush()  # what an import printed must not be in the buffer of every fork
     gc.collect()
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # monitors are not waited for
@@ -74,7 +75,8 @@ def main(arguments: list[str]) -> None:
 
 
 def preload(name: str) -> None:
-    with contextlib.suppress(ImportError):
+    """Imports a package. When that fails, the programs that need it will say so themselves."""
+    with contextlib.suppress(Exception):
         module = importlib.import_module(name)
         if name == "numpy":
             importlib.import_module("numpy.random")  # lazy in numpy 2; unseeded when imported by the program
@@ -273,9 +275,9 @@ class Watch:
 
 def disk_use(box: str, pid: int) -> str:
     """What is wrong with the box of a running program, "" when nothing: for L2, where no kernel limit is."""
-    total, files, folders = 0, 0, [box]
-    try:
-        while folders:
+    total, files, folders = removed_but_open(pid), 0, [box]
+    while folders:
+        try:
             with os.scandir(folders.pop()) as entries:
                 for entry in entries:
                     files += 1
@@ -283,18 +285,23 @@ def disk_use(box: str, pid: int) -> str:
                         folders.append(entry.path)
                     else:
                         total += entry.stat(follow_symlinks=False).st_blocks * 512
-                    if files > MOST_FILES:
-                        return f"it made more than {MOST_FILES} files"
-        with os.scandir(f"/proc/{pid}/fd") as descriptors:
-            for descriptor in descriptors:  # open files that were removed
-                with contextlib.suppress(OSError):
-                    about = os.stat(descriptor.path)
-                    total += about.st_blocks * 512 if about.st_nlink == 0 else 0
-    except FileNotFoundError:
-        pass  # removed while we looked
-    except OSError as error:  # a folder made unreadable, or a path longer than the kernel takes
-        return f"it hid files in its folder ({error.strerror})"
+        except FileNotFoundError:
+            continue  # removed while we looked
+        except OSError as error:  # a folder made unreadable, or a path longer than the kernel takes
+            return f"it hid files in its folder ({error.strerror})"
+        if files > MOST_FILES:
+            return f"it made more than {MOST_FILES} files"
     return f"it wrote more than {BOX_MB} MiB" if total > BOX_MB << 20 else ""
+
+
+def removed_but_open(pid: int) -> int:
+    """Bytes of files without a name that a process still has open."""
+    total = 0
+    with contextlib.suppress(OSError), os.scandir(f"/proc/{pid}/fd") as descriptors:  # or it has ended
+        for descriptor in descriptors:
+            about = os.stat(descriptor.path)
+            total += about.st_blocks * 512 if about.st_nlink == 0 else 0
+    return total
 
 
 def remove(folder: str) -> None:
