@@ -95,6 +95,8 @@ print(open("mine").read())
 ### by a relative path | error
 os.chdir("/")
 print(open(CANARY[1:]).read())
+### its extended attributes | error
+print(os.getxattr(CANARY, "user.note"))
 ### by numpy | error
 import numpy
 print(numpy.fromfile(CANARY, dtype="u1").tobytes().decode())

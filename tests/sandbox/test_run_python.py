@@ -176,6 +176,25 @@ def test_the_same_seeds_give_the_same_output_and_others_do_not():
     assert (other.seed, another.hash_seed) == (5, 5)
 
 
+DATES = """
+from datetime import date, datetime, timedelta, timezone
+import datetime as module, pickle, time
+stamp = datetime.now(timezone.utc)
+print(date.today(), datetime.now().date(), stamp.date(), time.strftime("%Y-%m-%d"), time.gmtime().tm_year)
+print(datetime.fromtimestamp(time.time()).year, isinstance(date(2020, 1, 1), date), isinstance(3, date))
+print(isinstance(stamp, date), stamp + timedelta(days=1) > stamp, pickle.loads(pickle.dumps(stamp)) == stamp)
+print(time.gmtime(0).tm_year, datetime.strptime("2001", "%Y").year, module.datetime.utcnow().year)
+"""
+
+
+def test_a_program_may_be_given_another_day():
+    result = run_python(DATES, date="2031-05-17")
+    assert result.stdout == (
+        "2031-05-17 2031-05-17 2031-05-17 2031-05-17 2031\n2031 True False\nTrue True True\n1970 2001 2031\n"
+    ), result
+    assert run_python("import datetime; print(datetime.date.today())").stdout[:4] != "2031"
+
+
 def test_limits_are_the_callers():
     fits = "block = bytearray(600 << 20); print(len(block) >> 20)"
     assert run_python(fits, memory_mb=1024).stdout == "600\n"
@@ -211,6 +230,7 @@ WRONG = {
     "memory_mb": [0, 100, 1024.0, "1024"],
     "seed": [-1, 2**32, 1.5, None],
     "hash_seed": [-1, "random"],
+    "date": ["yesterday", "2031-02-30", 2031],
     "packages": ["numpy", ["numpy; import os"], [1]],
     "stdin": [b"x", None, "x" * (5 << 20)],
 }

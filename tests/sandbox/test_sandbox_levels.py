@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import pathlib
+import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -113,3 +115,18 @@ def test_a_host_that_blocks_a_call_gives_the_next_level(blocked, level, word):
     found = json.loads(done.stdout)
     assert found["level"] == level
     assert word in " ".join(found["missing"])
+
+
+def test_the_page_promises_what_the_code_promises():
+    page = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "sandbox.md").read_text(encoding="utf-8")
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line[:1] == "|"
+    ]
+    for resource in RESOURCES:
+        (row,) = [row for row in rows if row[0].split(" ")[0] == resource and len(row) == 5]
+        assert [cell.split(";")[0] for cell in row[1:]] == [PROMISES[level][resource] for level in PROMISES]
+    shown = re.search(r"```python\n(.*?)```", page, re.DOTALL)[1]
+    (code,) = re.findall(r'^result = run_python\("(.*)"\)$', shown, re.MULTILINE)
+    printed, answer = re.search(r"# 'ok', '(.*)', '(.*)'$", shown, re.MULTILINE).groups()
+    result = run_python(code.encode().decode("unicode_escape"))
+    assert (result.status, result.stdout, result.answer) == ("ok", printed.replace("\\n", "\n"), answer)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import shutil
 import socket
 import subprocess
 import tempfile
@@ -20,10 +19,10 @@ from collections.abc import Sequence
 
 from .cancel import Cancellation
 from .launch import command, start_environment
-from .server import receive, send
+from .server import receive, remove, send
 
 MOST_SERVERS = 3
-START_S, GRACE_S = 60.0, 30.0
+START_S, GRACE_S, CLOSE_S = 60.0, 30.0, 1.0
 
 
 class ServerFailed(Exception):
@@ -39,27 +38,27 @@ class Server:
         self.control, theirs = socket.socketpair()
         self.lock = threading.Lock()
         self.waiting = 0  # calls
-        with theirs:
-            self.process = subprocess.Popen(
-                command("server", str(theirs.fileno()), self.folder, *packages),
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                cwd="/",
-                env=start_environment(hash_seed),
-                start_new_session=True,  # Ctrl-C in a notebook is not for it
-            )
-        self.control.settimeout(START_S)
+        self.process: subprocess.Popen | None = None
         try:
-            started = self.control.recv(1)
-        except OSError as error:
-            started, reason = b"", str(error)
-        else:
-            reason = "it ended while importing " + ", ".join(packages)
-        if not started:
+            with theirs:
+                self.process = subprocess.Popen(
+                    command("server", str(theirs.fileno()), self.folder, *packages),
+                    pass_fds=[theirs.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    cwd="/",
+                    env=start_environment(hash_seed),
+                    start_new_session=True,  # Ctrl-C in a notebook is not for it
+                )
+            self.control.settimeout(START_S)
+            if not self.control.recv(1):
+                raise OSError(f"it ended before it was ready (packages: {', '.join(packages) or 'none'})")
+        except BaseException as error:
             self.close()
-            raise ServerFailed(f"the sandbox's server did not start: {reason}")
+            if isinstance(error, OSError):
+                raise ServerFailed(f"the sandbox's server did not start: {error}") from None
+            raise
 
     def call(self, job: dict, cancellation: Cancellation) -> dict:
         """The monitor's answer. Raises ServerFailed when the server is not there any more."""
@@ -89,13 +88,14 @@ class Server:
         return answer or {"status": "setup_failed", "detail": f"no answer from the sandbox: {reason}"}
 
     def close(self) -> None:
-        self.control.close()  # the server ends when it sees this
-        try:
-            self.process.wait(GRACE_S)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self.control.close()  # the server ends when it sees this and its programs have ended
+        if self.process:
+            try:
+                self.process.wait(CLOSE_S)
+            except subprocess.TimeoutExpired:
+                self.process.kill()  # its monitors die with it, and the programs with them
+                self.process.wait()
+        remove(self.folder)
 
     def forget(self) -> None:
         """In a forked child: the server belongs to the parent."""

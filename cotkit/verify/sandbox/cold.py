@@ -123,7 +123,7 @@ def main(arguments: list[str]) -> None:
         (folder / "no_memory_limit").touch()
     os.environ.update({name: str(folder / "box") for name in ("HOME", "TMPDIR", "TMP", "MPLCONFIGDIR")})
     (folder / "job.json").unlink()
-    run_as_main(job["code"], job["seed"])
+    run_as_main(job)
 
 
 def limit_itself(job: dict) -> bool:

@@ -18,7 +18,7 @@ import platform
 import struct
 from collections.abc import Sequence
 
-from .syscalls import AUDIT_ARCH, FILTERED, PRETENDED, REFUSED, REVIEWED, numbers
+from .syscalls import AUDIT_ARCH, FILTERED, PRETENDED, REFUSED, REVIEWED, UNSUPPORTED, numbers
 
 PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 22, 38
 SECCOMP_MODE_FILTER = 2
@@ -41,7 +41,7 @@ FILE_RIGHTS = WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV  # the others are fo
 # struct sock_filter codes: load a word, jump when equal / greater or equal / any bit set, return
 LOAD, JUMP_EQ, JUMP_GE, JUMP_SET, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 ALLOW, KILL, ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
-DONE, EPERM, ENOSYS = ERRNO, ERRNO | 1, ERRNO | 38
+DONE, EPERM, ENOTTY, ENOSYS, ENOTSUP = ERRNO, ERRNO | 1, ERRNO | 25, ERRNO | 38, ERRNO | 95
 NUMBER_OFFSET, ARCH_OFFSET, ARGS_OFFSET = 0, 4, 16  # in struct seccomp_data
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -128,11 +128,10 @@ def seccomp_filter(machine: str, pid: int) -> bytes:
         put(RETURN, KILL)
     put(JUMP_GE, REVIEWED + 1, 0, 1)
     put(RETURN, ENOSYS)
-    for table in REFUSED.values():
+    tables = [(table, EPERM) for table in REFUSED.values()] + [(PRETENDED, DONE), (UNSUPPORTED, ENOTSUP)]
+    for table, verdict in tables:
         for number in numbers(table, machine).values():
-            answer(number, EPERM)
-    for number in numbers(PRETENDED, machine).values():
-        answer(number, DONE)
+            answer(number, verdict)
     answer(filtered["clone3"], ENOSYS)
     put(JUMP_EQ, filtered["clone"], 0, 4)  # threads only
     put(LOAD, ARGS_OFFSET)
@@ -146,8 +145,8 @@ def seccomp_filter(machine: str, pid: int) -> bytes:
     by_argument("prctl", 0, [PR_SET_PDEATHSIG], EPERM, ALLOW)  # it dies with the monitor
     # F_SETOWN, F_SETSIG, F_SETOWN_EX send signals to others; F_SETLEASE blocks those who open the file
     by_argument("fcntl", 1, [8, 10, 15, 1024], EPERM, ALLOW)
-    # TIOCSTI, TIOCLINUX type into a terminal; FIOSETOWN, SIOCSPGRP send signals
-    by_argument("ioctl", 1, [0x5412, 0x541C, 0x8901, 0x8902], EPERM, ALLOW)
+    # what files and sockets are asked in Python: TCGETS, TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX
+    by_argument("ioctl", 1, [0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451], ALLOW, ENOTTY)
     put(RETURN, ALLOW)
     return b"".join(program)
 

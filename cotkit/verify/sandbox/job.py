@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import datetime
 import math
 import re
 from collections.abc import Sequence
@@ -12,6 +14,7 @@ LEAST_MEMORY_MB = 256  # address space of Python and these packages, and somethi
 MOST_SECONDS = 24 * 3600.0
 MOST_TEXT = 4 << 20  # characters, of a program and of its stdin
 MOST_SEED = 2**32 - 1  # of PYTHONHASHSEED and of numpy.random.seed
+PASSED_ON = ("timeout", "memory_mb", "stdin", "seed", "hash_seed", "date")
 FENCED = re.compile(r"\s*(`{3,}|~{3,})[^\n`]*\n(.*?)\n?[ \t]*\1\s*", re.DOTALL)
 
 
@@ -25,6 +28,7 @@ class Job:
     stdin: str = ""
     seed: int = 0
     hash_seed: int = 0
+    date: str | None = None
     packages: Sequence[str] = PACKAGES
     allow_weak_isolation: bool = False
 
@@ -41,6 +45,8 @@ class Job:
         for name in ("seed", "hash_seed"):
             if not (_is_whole(value := getattr(self, name)) and 0 <= value <= MOST_SEED):
                 raise ValueError(f"{name} must be a whole number from 0 to {MOST_SEED}, got {value!r}")
+        if self.date is not None and not _is_date(self.date):
+            raise ValueError(f"date must be a day as YYYY-MM-DD, got {self.date!r}")
         if not isinstance(self.packages, (list, tuple)) or not all(map(_is_package, self.packages)):
             raise ValueError(f"packages must be a list of importable names, got {self.packages!r}")
 
@@ -49,12 +55,18 @@ class Job:
         return {
             "code": fence[2] if fence else self.code,
             "level": level,
-            **{name: getattr(self, name) for name in ("timeout", "memory_mb", "stdin", "seed", "hash_seed")},
+            **{name: getattr(self, name) for name in PASSED_ON},
         }
 
 
 def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_date(value: object) -> bool:
+    with contextlib.suppress(ValueError, TypeError):
+        return datetime.date.fromisoformat(value).isoformat() == value
+    return False
 
 
 def _is_package(name: object) -> bool:

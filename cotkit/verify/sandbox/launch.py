@@ -35,6 +35,7 @@ def environment(box: str, hash_seed: int) -> dict[str, str]:
     """All that a program finds in os.environ."""
     return {
         "PATH": "/usr/bin:/bin",
+        "TZ": "UTC",
         "LANG": "C.UTF-8",
         "HOME": box,
         "TMPDIR": box,

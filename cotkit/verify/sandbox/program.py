@@ -25,8 +25,8 @@ from .records import PROMISES, Isolation, ProgramResult, SandboxTooWeak
 from .selftest import find_level
 
 _isolation: Isolation | None = None
-_threads: ThreadPoolExecutor | None = None
-_lock = threading.RLock()
+_lock = threading.Lock()
+_threads = ThreadPoolExecutor(cores(), thread_name_prefix="cotkit-sandbox")  # they start when first used
 
 
 def run_python(
@@ -37,6 +37,7 @@ def run_python(
     stdin: str = "",
     seed: int = 0,
     hash_seed: int = 0,
+    date: str | None = None,
     packages: Sequence[str] = PACKAGES,
     allow_weak_isolation: bool = False,
 ) -> ProgramResult:
@@ -45,6 +46,7 @@ def run_python(
     timeout: seconds on the wall from the start of its process; waiting for a start is free.
     memory_mb: address space in MiB, including about 140 for Python, numpy and sympy.
     seed: of `random`, `numpy.random` and sympy; hash_seed: PYTHONHASHSEED, fixed so that set order is too.
+    date: the day it is for the program, YYYY-MM-DD; Python's own clock functions only, see clock.py.
     packages: imported before the program starts, so that importing them costs it nothing. For each
         combination of hash_seed and packages a server process is started and kept, three at most.
     allow_weak_isolation: run also where the program could read files and use the network.
@@ -52,7 +54,7 @@ def run_python(
     A program inside one Markdown fence is taken out of it. Raises SandboxTooWeak below level L2, ValueError
     or TypeError for wrong arguments, and nothing else: what the program does is in the result's `status`.
     """
-    job = Job(code, timeout, memory_mb, stdin, seed, hash_seed, packages, allow_weak_isolation)
+    job = Job(code, timeout, memory_mb, stdin, seed, hash_seed, date, packages, allow_weak_isolation)
     return run_job(job, level_for(job), Cancellation())
 
 
@@ -64,7 +66,7 @@ async def arun_python(code: str, timeout: float = 10.0, memory_mb: int = 1024, *
         return run_job(job, level_for(job), cancellation)
 
     try:
-        return await asyncio.get_running_loop().run_in_executor(_executor(), work)
+        return await asyncio.get_running_loop().run_in_executor(_threads, work)
     except asyncio.CancelledError:
         cancellation.cancel()
         raise
@@ -146,16 +148,8 @@ def in_walls(job: Job, level: str, cancellation: Cancellation) -> dict:
 
 def _after_fork_in_child() -> None:
     global _lock, _threads
-    _lock, _threads = threading.RLock(), None
+    _lock, _threads = threading.Lock(), ThreadPoolExecutor(cores())
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork_in_child)
-
-
-def _executor() -> ThreadPoolExecutor:
-    global _threads
-    with _lock:
-        if _threads is None:
-            _threads = ThreadPoolExecutor(cores(), thread_name_prefix="cotkit-sandbox")
-        return _threads

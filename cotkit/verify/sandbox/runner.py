@@ -18,20 +18,25 @@ import traceback
 import types
 from typing import NoReturn
 
+from .clock import set_date
+
 OUT_OF_MEMORY, OUT_OF_DISK = 243, 244
 DISK_ERRORS = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
 FILE = "<program>"
 SEEDED = ("random", "numpy.random", "sympy.core.random")  # those that were imported before the program
 
 
-def run_as_main(code: str, seed: int) -> NoReturn:
+def run_as_main(job: dict) -> NoReturn:
+    code = job["code"]
     main = sys.modules["__main__"] = types.ModuleType("__main__")  # pickle and dataclasses look it up
     main.__file__ = FILE
     sys.argv[:] = [FILE]
     linecache.cache[FILE] = (len(code), None, code.splitlines(True), FILE)
     for name in SEEDED:
         if name in sys.modules:
-            sys.modules[name].seed(seed)
+            sys.modules[name].seed(job["seed"])
+    if job["date"]:
+        set_date(job["date"])
     sys.stdout.reconfigure(line_buffering=True)  # what was printed is kept when the program is stopped
     exit_code = ending(lambda: exec(compile(code, FILE, "exec"), main.__dict__))
     exit_code = ending(threading._shutdown) or exit_code  # waits for the program's threads

@@ -4,9 +4,9 @@
 
 The server only forks. The monitor reads the job, makes the program's process, watches its output, clock and
 appetite, kills it, and answers. The program's process puts up its walls (jail.py), proves over a pipe that it
-did, closes that pipe and only then runs the first foreign line. When the notebook goes away, however, its
-end of the sockets closes, and everything here ends. This file runs with an empty environment and imports
-nothing of cotkit but its neighbours in this folder.
+did, closes that pipe and only then runs the first foreign line. However the notebook ends, its ends of the
+sockets close, and then everything here ends. This file runs with an empty environment and imports nothing of
+cotkit but its neighbours in this folder.
 """
 
 from __future__ import annotations
@@ -36,18 +36,15 @@ BOX_MB, FILE_MB, MOST_FILES = 32, 8, 4096
 MOST_DESCRIPTORS, MOST_THREADS = 64, 256
 TICK_S = 0.05
 
-SYSTEM = ["/usr", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/localtime", "/dev/zero", "/dev/urandom"]
+SYSTEM = ["/usr", "/lib", "/lib64", "/etc/ld.so.cache", "/dev/zero", "/dev/urandom"]
 MACHINE = ["/sys/devices/system/cpu", "/proc/cpuinfo", "/proc/meminfo"]
 
 
 def readable() -> list[str]:
     """What a program may read: the system's libraries and this Python's, no home folder, no /etc."""
     prefixes = dict.fromkeys((sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix))
-    return (
-        SYSTEM
-        + MACHINE
-        + [os.path.join(prefix, folder) for prefix in prefixes for folder in ("lib", "lib64")]
-    )
+    python = [os.path.join(prefix, folder) for prefix in prefixes for folder in ("lib", "lib64")]
+    return SYSTEM + MACHINE + python
 
 
 def main(arguments: list[str]) -> None:
@@ -65,9 +62,10 @@ def main(arguments: list[str]) -> None:
         _, descriptors, *_ = socket.recv_fds(control, 1, 1)
         if not descriptors:
             break
-        if os.fork() == 0:
-            control.close()
-            monitor(socket.socket(fileno=descriptors[0]), folder)
+        with contextlib.suppress(OSError):  # no process to be had: the notebook sees its connection close
+            if os.fork() == 0:
+                control.close()
+                monitor(socket.socket(fileno=descriptors[0]), folder)
         os.close(descriptors[0])
     with contextlib.suppress(ChildProcessError):  # with SIGCHLD ignored this returns when all monitors ended
         os.wait()
@@ -97,10 +95,11 @@ def send(connection: socket.socket, message: dict) -> None:
 
 def receive(connection: socket.socket) -> dict | None:
     """The next message; None when the other end has gone."""
-    stream = connection.makefile("rb")
-    size = stream.read(8)
-    data = stream.read(*struct.unpack("!Q", size)) if len(size) == 8 else b""
-    return json.loads(data) if data else None
+    with connection.makefile("rb") as stream:
+        head = stream.read(8)
+        size = struct.unpack("!Q", head)[0] if len(head) == 8 else 0
+        data = stream.read(size)
+    return json.loads(data) if data and len(data) == size else None
 
 
 def monitor(connection: socket.socket, folder: str) -> None:
@@ -176,7 +175,7 @@ def program(job: dict, box: str, out: int, err: int, ready: int) -> None:
         os.write(proof, str(error).encode())
         os._exit(1)
     os.close(proof)
-    run_as_main(job["code"], job["seed"])
+    run_as_main(job)
 
 
 def text_file(text: str) -> int:
@@ -285,12 +284,12 @@ def disk_use(box: str, pid: int) -> str:
                         folders.append(entry.path)
                     else:
                         total += entry.stat(follow_symlinks=False).st_blocks * 512
+                    if files > MOST_FILES:
+                        return f"it made more than {MOST_FILES} files"
         except FileNotFoundError:
             continue  # removed while we looked
         except OSError as error:  # a folder made unreadable, or a path longer than the kernel takes
             return f"it hid files in its folder ({error.strerror})"
-        if files > MOST_FILES:
-            return f"it made more than {MOST_FILES} files"
     return f"it wrote more than {BOX_MB} MiB" if total > BOX_MB << 20 else ""
 
 

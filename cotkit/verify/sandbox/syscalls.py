@@ -28,10 +28,9 @@ REFUSED = {  # answered EPERM
         unshare 272 97, setns 308 268, mount 165 40, umount2 166 39, pivot_root 155 41, chroot 161 51,
         open_tree 428 428, move_mount 429 429, fsopen 430 430, fsconfig 431 431, fsmount 432 432,
         fspick 433 433, mount_setattr 442 442, statmount 457 457, listmount 458 458""",
-    # Landlock has no rule for owners, attributes and watches; before ABI 3 none for truncate
+    # Landlock has no rule for owners and watches; before ABI 3 none for truncate
     "files past Landlock": """
-        truncate 76 45, chown 92 -, fchown 93 55, lchown 94 -, fchownat 260 54, setxattr 188 5,
-        lsetxattr 189 6, fsetxattr 190 7, removexattr 197 14, lremovexattr 198 15, fremovexattr 199 16,
+        truncate 76 45, chown 92 -, fchown 93 55, lchown 94 -, fchownat 260 54,
         inotify_init 253 -, inotify_init1 294 26, inotify_add_watch 254 27, fanotify_init 300 262""",
     # memory that RLIMIT_AS does not count, and System V / POSIX objects of the user's other programs
     "shared memory and queues": """
@@ -53,6 +52,12 @@ REFUSED = {  # answered EPERM
 PRETENDED = """
     chmod 90 -, fchmod 91 52, fchmodat 268 53, fchmodat2 452 452, utime 132 -, utimes 235 -,
     futimesat 261 -, utimensat 280 88"""
+
+# Answered ENOTSUP, as by a disk without extended attributes: Landlock has no rule for them.
+UNSUPPORTED = """
+    setxattr 188 5, lsetxattr 189 6, fsetxattr 190 7, getxattr 191 8, lgetxattr 192 9, fgetxattr 193 10,
+    listxattr 194 11, llistxattr 195 12, flistxattr 196 13, removexattr 197 14, lremovexattr 198 15,
+    fremovexattr 199 16"""
 
 # Allowed or not by an argument: see `jail.seccomp_filter`. clone3 is answered ENOSYS, glibc then uses clone.
 FILTERED = """
