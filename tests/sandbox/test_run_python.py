@@ -64,6 +64,7 @@ HARMLESS = {  # program -> what it prints
         "alarm\nalarm\n",
     ),
     "one Markdown fence": ("```python\nprint('fenced')\n```\n", "fenced\n"),
+    "one longer Markdown fence": ("\n~~~~\nprint('''\n```''')\n~~~~", "\n```\n"),
     "text of every kind": ("print('∑ é 🎲', '\\x00', repr('\\ud800'))", "∑ é 🎲 \x00 '\\ud800'\n"),
 }  # fmt: skip
 
@@ -110,6 +111,8 @@ def test_every_end_has_its_status(code):
     assert (result.status, result.exit_code) == (status, exit_code), result
     assert result.stderr.endswith(stderr)
     assert bool(result.detail) == (status != "ok")
+    if stderr:
+        assert result.detail in result.stderr or status != "error"
 
 
 def test_a_traceback_shows_the_program_alone():

@@ -21,7 +21,7 @@ from typing import IO
 
 from .cancel import Cancellation
 from .launch import command, start_environment
-from .outcome import MOST_OUTPUT, Stream, cpu_limit, explain
+from .outcome import MOST_OUTPUT, Stream, answer, cpu_limit, explain, flooded
 from .runner import run_as_main
 
 JOIN_S = 1.0  # a process left behind may hold a pipe: its reader is given up
@@ -75,28 +75,13 @@ def watch(process: subprocess.Popen, job: dict, started: float, cancellation: Ca
     for reader in readers:
         reader.join(JOIN_S)
     reason = reason or flooded(streams) or explain(exit_code, 0.0, cpu_limit(job["timeout"]))
-    return {
-        "status": reason[0],
-        "detail": reason[1],
-        "exit_code": exit_code if reason[0] in ("ok", "error") else None,
-        "stdout": streams["stdout"].text(),
-        "stderr": streams["stderr"].text(),
-        "truncated": any(stream.truncated for stream in streams.values()),
-        "seconds": seconds,
-    }
+    return answer(reason, exit_code, streams, seconds)
 
 
 def drain(pipe: IO[bytes], stream: Stream) -> None:
     with contextlib.suppress(OSError, ValueError), pipe:
         while stream.total <= MOST_OUTPUT and (chunk := pipe.read1(1 << 16)):
             stream.add(chunk)
-
-
-def flooded(streams: dict[str, Stream]) -> tuple[str, str] | None:
-    for name, stream in streams.items():
-        if stream.total > MOST_OUTPUT:
-            return "output_limit", f"it wrote more than {MOST_OUTPUT >> 20} MiB to {name}"
-    return None
 
 
 def kill_group(process: subprocess.Popen) -> None:

@@ -14,8 +14,6 @@ LEAST_MEMORY_MB = 256  # address space of Python and these packages, and somethi
 MOST_SECONDS = 24 * 3600.0
 MOST_TEXT = 4 << 20  # characters, of a program and of its stdin
 MOST_SEED = 2**32 - 1  # of PYTHONHASHSEED and of numpy.random.seed
-PASSED_ON = ("timeout", "memory_mb", "stdin", "seed", "hash_seed", "date")
-FENCED = re.compile(r"\s*(`{3,}|~{3,})[^\n`]*\n(.*?)\n?[ \t]*\1\s*", re.DOTALL)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,12 +49,20 @@ class Job:
             raise ValueError(f"packages must be a list of importable names, got {self.packages!r}")
 
     def wire(self, level: str) -> dict:
-        fence = FENCED.fullmatch(self.code)
-        return {
-            "code": fence[2] if fence else self.code,
+        """What travels to the process that runs it."""
+        passed_on = ("timeout", "memory_mb", "stdin", "seed", "hash_seed", "date")
+        return {name: getattr(self, name) for name in passed_on} | {
+            "code": unfenced(self.code),
             "level": level,
-            **{name: getattr(self, name) for name in PASSED_ON},
         }
+
+
+def unfenced(code: str) -> str:
+    """The inside of a program that is one Markdown fence, any other program as it is."""
+    first, _, rest = code.strip().partition("\n")
+    inside, _, last = rest.rpartition("\n")
+    fence = re.match("`{3,}|~{3,}", first)
+    return inside if fence and last.strip() == fence[0] else code
 
 
 def _is_number(value: object) -> bool:

@@ -9,6 +9,7 @@ from .runner import OUT_OF_DISK, OUT_OF_MEMORY
 
 KEPT_BYTES = 64 << 10  # of each stream: its head and its tail, where answers are printed
 MOST_OUTPUT = 4 << 20  # of each stream, then the program is stopped
+LONGEST_DETAIL = 300  # characters
 
 
 class Stream:
@@ -35,11 +36,39 @@ class Stream:
         return f"{head}\n... {self.total - 2 * half:,} bytes left out ...\n{tail}"
 
 
+Reason = tuple[str, str]  # status, and why in words
+
+
+def flooded(streams: dict[str, Stream]) -> Reason | None:
+    for name, stream in streams.items():
+        if stream.total > MOST_OUTPUT:
+            return "output_limit", f"it wrote more than {MOST_OUTPUT >> 20} MiB to {name}"
+    return None
+
+
+def answer(reason: Reason, exit_code: int, streams: dict[str, Stream], seconds: float) -> dict:
+    """The fields of a ProgramResult that tell what happened."""
+    status, detail = reason
+    stdout, stderr = streams["stdout"], streams["stderr"]
+    error = stderr.text()
+    if status == "error" and error.strip():
+        detail = error.strip().rpartition("\n")[2][:LONGEST_DETAIL]  # the exception
+    return {
+        "status": status,
+        "detail": detail,
+        "exit_code": exit_code if status in ("ok", "error") else None,
+        "stdout": stdout.text(),
+        "stderr": error,
+        "truncated": stdout.truncated or stderr.truncated,
+        "seconds": seconds,
+    }
+
+
 def cpu_limit(timeout: float) -> int:
     return math.ceil(timeout) + 1  # the clock on the wall comes first unless threads burn several cores
 
 
-def explain(exit_code: int, cpu: float, most_cpu: int) -> tuple[str, str]:
+def explain(exit_code: int, cpu: float, most_cpu: int) -> Reason:
     """Status and reason of a process that ended by itself or by the kernel's hand."""
     if exit_code == 0:
         return "ok", ""

@@ -44,7 +44,7 @@ def run_python(
     """Runs a program in the sandbox and waits; safe in any thread, an interrupt kills the program.
 
     timeout: seconds on the wall from the start of its process; waiting for a start is free.
-    memory_mb: address space in MiB, including about 140 for Python, numpy and sympy.
+    memory_mb: address space in MiB, including about 150 for Python, numpy and sympy.
     seed: of `random`, `numpy.random` and sympy; hash_seed: PYTHONHASHSEED, fixed so that set order is too.
     date: the day it is for the program, YYYY-MM-DD; Python's own clock functions only, see clock.py.
     packages: imported before the program starts, so that importing them costs it nothing. For each
@@ -131,7 +131,7 @@ def run_job(job: Job, level: str, cancellation: Cancellation) -> ProgramResult:
     elif level in ("L3", "L2"):
         answer = in_walls(job, level, cancellation)
     else:
-        answer = cold.run(job.wire(level), cancellation)
+        answer = without_walls(job, level, cancellation)
         if answer.pop("no_memory_limit", False):
             promises["memory"] = "none"
     return ProgramResult(**answer, isolation=level, enforced=promises, seed=job.seed, hash_seed=job.hash_seed)
@@ -143,6 +143,13 @@ def in_walls(job: Job, level: str, cancellation: Cancellation) -> dict:
     try:
         return client.call(job.wire(level), job.packages, cancellation)
     except (client.ServerFailed, OSError) as error:
+        return {"status": "setup_failed", "detail": str(error)}
+
+
+def without_walls(job: Job, level: str, cancellation: Cancellation) -> dict:
+    try:
+        return cold.run(job.wire(level), cancellation)
+    except OSError as error:
         return {"status": "setup_failed", "detail": str(error)}
 
 

@@ -72,7 +72,10 @@ def find_level(call: Call) -> Isolation:
     elif platform.machine() not in MACHINES:
         missing.append(f"no table of system calls for {platform.machine()} processors")
     for level in () if missing else ("L3", "L2"):
-        faults = [f"{level}: {fault}" for fault in weaknesses(level, call)]
+        try:
+            faults = [f"{level}: {fault}" for fault in weaknesses(level, call)]
+        except OSError as error:
+            faults = [f"{level}: the self-test could not be made: {error}"]
         if not faults:
             return Isolation(level=level, missing=tuple(missing))
         missing += faults

@@ -29,7 +29,7 @@ import time
 
 from . import jail
 from .launch import environment
-from .outcome import MOST_OUTPUT, Stream, cpu_limit, explain
+from .outcome import Reason, Stream, answer, cpu_limit, explain, flooded
 from .runner import run_as_main
 
 BOX_MB, FILE_MB, MOST_FILES = 32, 8, 4096
@@ -226,7 +226,7 @@ class Watch:
             while self.read(descriptor):
                 pass
         self.next_look = 0.0
-        return self.answer(reason or self.breach(), how, usage, timeout) | {"seconds": seconds}
+        return self.answer(reason or self.breach(), how, usage, timeout, seconds)
 
     def read(self, descriptor: int) -> bool:
         """One chunk; False when there is none now, or never again."""
@@ -237,13 +237,10 @@ class Watch:
         self.streams[self.names[descriptor]].add(chunk)
         return bool(chunk)
 
-    def breach(self) -> tuple[str, str] | None:
-        """Status and reason when the program took more than its share."""
-        for name, stream in self.streams.items():
-            if stream.total > MOST_OUTPUT:
-                return "output_limit", f"it wrote more than {MOST_OUTPUT >> 20} MiB to {name}"
-        if time.monotonic() < self.next_look:
-            return None
+    def breach(self) -> Reason | None:
+        """Why the program must end: it took more than its share."""
+        if (flood := flooded(self.streams)) or time.monotonic() < self.next_look:
+            return flood
         self.next_look = time.monotonic() + TICK_S
         with contextlib.suppress(OSError):  # it may be gone already
             if os.stat(f"/proc/{self.pid}/task").st_nlink - 2 > MOST_THREADS:
@@ -252,7 +249,7 @@ class Watch:
             return "disk", found
         return None
 
-    def answer(self, reason: tuple[str, str] | None, how: int, usage, timeout: float) -> dict:
+    def answer(self, reason: Reason | None, how: int, usage, timeout: float, seconds: float) -> dict:
         exit_code = os.waitstatus_to_exitcode(how)
         cpu = usage.ru_utime + usage.ru_stime
         proof = bytes(self.streams["ready"].data)
@@ -260,16 +257,8 @@ class Watch:
             reason = ("setup_failed", proof.decode("utf-8", "replace") or "the walls were not up in time")
         elif reason is None:
             reason = explain(exit_code, cpu, cpu_limit(timeout))
-        return {
-            "status": reason[0],
-            "detail": reason[1],
-            "exit_code": exit_code if reason[0] in ("ok", "error") else None,
-            "stdout": self.streams["stdout"].text(),
-            "stderr": self.streams["stderr"].text(),
-            "truncated": self.streams["stdout"].truncated or self.streams["stderr"].truncated,
-            "cpu_seconds": cpu,
-            "max_rss_mb": usage.ru_maxrss / 1024,
-        }
+        cost = {"cpu_seconds": cpu, "max_rss_mb": usage.ru_maxrss / 1024}
+        return answer(reason, exit_code, self.streams, seconds) | cost
 
 
 def disk_use(box: str, pid: int) -> str:
