@@ -12,7 +12,18 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "cotkit.problems": ["Problem", "ProblemError", "load_problems", "problems_frame"],
     "cotkit.chat": ["BudgetExceeded", "ChatModel", "Completion", "ModelError", "load_models", "local_model"],
-    "cotkit.verify": ["AnswerPolicy", "Verdict", "acheck_answer", "check_answer", "extract_answer"],
+    "cotkit.verify": [
+        "AnswerPolicy",
+        "ProgramResult",
+        "SandboxTooWeak",
+        "Verdict",
+        "acheck_answer",
+        "arun_python",
+        "check_answer",
+        "extract_answer",
+        "run_programs",
+        "run_python",
+    ],
     "cotkit.judge": [
         "Dimension",
         "JudgePanel",

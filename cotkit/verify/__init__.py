@@ -3,7 +3,7 @@
 `extract` (extraction.py) finds the answer in a completion, `check_answer` (check.py) compares it with the
 reference: the stages are in ladder.py, the decisions of taste in policy.py, the processes in workers.py;
 `answer_key` (answer_keys.py) gives all spellings of one answer one key, for counting votes.
-docs/verification.md explains all of it.
+docs/verification.md explains all of it. Programs a model wrote run in the sandbox: sandbox/, docs/sandbox.md.
 """
 
 from cotkit.records import Extraction, Verdict
@@ -11,16 +11,32 @@ from cotkit.verify.answer_keys import answer_key
 from cotkit.verify.check import acheck_answer, check_answer
 from cotkit.verify.extraction import extract, extract_answer, reference_answer
 from cotkit.verify.policy import ANSWER_TYPES, AnswerPolicy
+from cotkit.verify.sandbox import (
+    Isolation,
+    ProgramResult,
+    SandboxTooWeak,
+    arun_python,
+    isolation,
+    run_programs,
+    run_python,
+)
 
 __all__ = [
     "ANSWER_TYPES",
     "AnswerPolicy",
     "Extraction",
+    "Isolation",
+    "ProgramResult",
+    "SandboxTooWeak",
     "Verdict",
     "acheck_answer",
     "answer_key",
+    "arun_python",
     "check_answer",
     "extract",
     "extract_answer",
+    "isolation",
     "reference_answer",
+    "run_programs",
+    "run_python",
 ]
