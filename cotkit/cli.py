@@ -244,6 +244,8 @@ def _audit(arguments: argparse.Namespace) -> int:
     from cotkit.verify import audit_files, findings_table
     from cotkit.verify.program_run import run_program
 
+    if not arguments.timeout > 0:
+        raise ValueError(f"--timeout must be above 0 seconds, got {arguments.timeout:g}")
     run = functools.partial(run_program, timeout=arguments.timeout)
     reports = []
     for name, report in audit_files(arguments.path, run=run, workers=arguments.workers):

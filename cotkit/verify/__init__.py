@@ -7,7 +7,8 @@ docs/verification.md explains all of it.
 """
 
 from cotkit.records import Extraction, Verdict
-from cotkit.verify.audit import AuditReport, Finding, audit, audit_files, findings_table
+from cotkit.verify.audit import audit, audit_files
+from cotkit.verify.audit_report import AuditReport, Finding, findings_table
 from cotkit.verify.check import acheck_answer, check_answer
 from cotkit.verify.extraction import extract, extract_answer, reference_answer
 from cotkit.verify.policy import ANSWER_TYPES, AnswerPolicy

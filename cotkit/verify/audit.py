@@ -5,8 +5,8 @@ answer from it. Where the problem brings a program (`solution_code`), that is ru
 with another hash seed; what it prints must be one answer, the same both times, and the reference. When the
 two runs differ, two more tell which of chance, hash seed and date is the cause.
 
-`KINDS` lists what can be found, in words. A library that is missing here says nothing about the problem: it
-is reported apart, and so is a program that reads the clock without any effect on its answer.
+`KINDS` in audit_report.py lists what can be found, in words. A library that is missing here says nothing about
+the problem: it is reported apart, and so is a program that reads the clock with no effect on its answer.
 """
 
 from __future__ import annotations
@@ -16,14 +16,13 @@ import pathlib
 import re
 import time
 import warnings
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from cotkit.problems import Problem, ProblemError, load_problems
 from cotkit.records import Verdict
+from cotkit.verify.audit_report import KINDS, NOT_RUN, AuditReport, Finding
 from cotkit.verify.check import check_answer
 from cotkit.verify.extraction import extract, reference_answer, top_boxes
 from cotkit.verify.moved_clock import asks_for_today
@@ -32,35 +31,12 @@ from cotkit.verify.policy import ANSWER_TYPES
 from cotkit.verify.program_run import run_program
 from cotkit.verify.quantities import read_quantity
 
-KINDS = {
-    "wrong": "the program prints another answer than the reference",
-    "undecided": "no program can tell whether the printed answer is the reference",
-    "non_deterministic": "two runs on one day print different answers",
-    "date_dependent": "another day, another answer (where it could not run: the source asks for today)",
-    "multi_answer": "the program prints several lines or boxes and marks none as the answer",
-    "no_output": "the program prints nothing",
-    "crashed": "the program fails, or prints without end",
-    "timeout": "the program does not end in time",
-    "no_reference": "there is no reference",
-    "unparseable_reference": "the checker cannot tell a wrong answer from the reference",
-    "reference_not_equal_to_itself": "the reference, given as an answer, is not accepted",
-    "unknown_answer_type": "the answer type is none that the checker knows",
-    "absurd_tolerance": "the tolerance accepts wrong answers, or means nothing for this type",
-    "duplicate": "rows that repeat the text or the id of another",
-    "unreadable": "the file holds no problems that can be loaded",
-}
-APART = {
-    "missing_library": "the program needs a library that is not installed here",
-    "not_run": "the program could not be started",
-    "asks_for_today": "the program asks for today's date, with no effect on its answer",
-}
-NOT_RUN = ("missing_library", "not_run")
-
 DAYS = ("2025-06-18", "2031-11-09")  # another year, month, day of the month, weekday
 WIDEST, FINEST = 0.05, 1e-12  # relative tolerances outside these accept too much, or no float at all
 FLOAT_DIGITS, FLOAT_NOISE = 9, 1e-9  # a reference with more digits is a float as printed; the last ones drift
 WITHOUT_TOLERANCE = ("option", "yes_no", "text", "date", "time", "ratio", "algebra")
 FILES = (".json", ".jsonl", ".csv", ".parquet")
+ROWS = re.compile(r"\]\s*\n\s*\[")  # between the rows of a numpy array
 MISSING = re.compile(r"ModuleNotFoundError: No module named '([^'.]+)'")
 
 DECOYS = {  # an answer of each type that is wrong for any other reference
@@ -79,56 +55,6 @@ DECOYS = {  # an answer of each type that is wrong for any other reference
 }
 
 Run = Callable[[str, int, str], tuple[str, str, str]]  # (code, hash_seed, day) -> (status, stdout, stderr)
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing found about one problem; `kind` is a key of `KINDS` or `APART`."""
-
-    id: str
-    kind: str
-    detail: str
-
-
-@dataclass(frozen=True)
-class AuditReport:
-    """`problems` audited, `programs` among them, `ran` of those that could be run here."""
-
-    problems: int = 0
-    programs: int = 0
-    ran: int = 0
-    findings: tuple[Finding, ...] = ()
-    seconds: float = field(default=0.0, compare=False)
-
-    @property
-    def clean(self) -> bool:
-        """Every program ran and nothing was found."""
-        return self.ran == self.programs and not any(self.counts[kind] for kind in KINDS)
-
-    @property
-    def counts(self) -> Counter[str]:
-        return Counter(finding.kind for finding in self.findings)
-
-    def of(self, kind: str) -> list[Finding]:
-        """The findings of one kind."""
-        if kind not in KINDS | APART:
-            raise ValueError(f"no kind of finding {kind!r}; there are: {', '.join(KINDS | APART)}")
-        return [finding for finding in self.findings if finding.kind == kind]
-
-    def as_dict(self) -> dict[str, Any]:
-        return {"clean": self.clean, **asdict(self), "counts": dict(self.counts)}
-
-    def summary(self) -> str:
-        """One line: what was audited and what was found."""
-        found = ", ".join(f"{count} {kind}" for kind, count in self.counts.items())
-        ran = f"{self.ran} of {self.programs} programs ran" if self.programs else "no programs"
-        return f"{self.problems} problems, {ran}: {found or 'nothing found'}"
-
-    def _repr_markdown_(self) -> str:
-        rows = "".join(f"| `{f.id}` | {f.kind} | `{f.detail}` |\n" for f in self.findings)
-        return f"**{self.summary()}**\n\n" + (
-            f"| id | found | detail |\n|---|---|---|\n{rows}" if rows else ""
-        )
 
 
 def audit(problems: Iterable[Problem], *, run: Run = run_program, workers: int = 2) -> AuditReport:
@@ -180,7 +106,7 @@ def _audit_file(file: pathlib.Path, run: Run, workers: int) -> AuditReport:
         warnings.simplefilter("always")
         try:
             problems = load_problems(file, duplicates="fix")
-        except ProblemError as error:
+        except (ProblemError, OSError) as error:
             return AuditReport(findings=(Finding("", "unreadable", str(error)),))
     report = audit(problems, run=run, workers=workers)
     repeats = tuple(
@@ -267,7 +193,7 @@ def _reference_faults(reference: str | None, rules: Rules) -> list[Fault]:
     gold = reference_answer(reference)
     if gold is None:
         return [("unparseable_reference", "the worked solution names no answer")]
-    # In a box, because the checker takes an answer letter by letter like the reference unread
+    # in a box, because an answer that is the reference letter by letter is accepted unread
     itself = rules.compare(rf"\boxed{{{gold}}}", reference)
     if itself.correct is False or gold.lower() == "nan":
         return [("reference_not_equal_to_itself", f"{gold}: {itself.reason}")]
@@ -351,52 +277,10 @@ def read_output(status: str, stdout: str, stderr: str) -> Printed:
         return Printed("", marked.answer, len(boxes) > 1)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if len(lines) == 1 or is_closed(text):
-        return Printed("", " ".join(lines))
+        return Printed("", ROWS.sub("], [", text))
     return Printed("", lines[-1], several=True)
 
 
 def _short(text: str, most: int = 200) -> str:
     text = " ".join(text.split())
     return text if len(text) <= most else text[: most - 3] + "..."
-
-
-def findings_table(reports: Sequence[tuple[str, AuditReport]]) -> str:
-    """Counts by file, each finding on a line of its own, what the kinds mean, a summary."""
-    total = merge(report for _, report in reports)
-    kinds = [kind for kind in KINDS | APART if total.counts[kind]]
-    columns = ["problems", "ran", *kinds]
-    width = max(len(name) for name, _ in [*reports, ("total", None)])
-    lines = [" ".join([f"{'file':<{width}}", *(f"{name:>6}" for name in columns)])]
-    for name, report in [*reports, ("total", total)]:
-        numbers = [report.problems, report.ran, *(report.counts[kind] for kind in kinds)]
-        cells = [f"{n or '.':>{max(len(c), 6)}}" for n, c in zip(numbers, columns, strict=True)]
-        lines.append(" ".join([f"{name:<{width}}", *cells]))
-    lines += [f"{name}  {line}" for name, report in reports for line in _finding_lines(report)]
-    lines += [f"{kind}: {(KINDS | APART)[kind]}" for kind in kinds]
-    return "\n".join([*lines, total.summary()])
-
-
-def _finding_lines(report: AuditReport) -> Iterator[str]:
-    """One line a finding; programs that miss the same library share one."""
-    for finding in report.findings:
-        if finding.kind not in NOT_RUN:
-            yield f"{finding.id or '-'}  {finding.kind}: {finding.detail}"
-    not_run = Counter(
-        (finding.kind, finding.detail) for finding in report.findings if finding.kind in NOT_RUN
-    )
-    for (kind, detail), count in not_run.items():
-        yield f"{count} programs  {kind}: {detail}"
-
-
-def merge(reports: Iterable[AuditReport]) -> AuditReport:
-    """Several reports as one."""
-    total = AuditReport()
-    for report in reports:
-        total = AuditReport(
-            total.problems + report.problems,
-            total.programs + report.programs,
-            total.ran + report.ran,
-            total.findings + report.findings,
-            total.seconds + report.seconds,
-        )
-    return total

@@ -70,12 +70,14 @@ def move_clock(day):
         def utcnow(cls):
             return cls.now(datetime.UTC).replace(tzinfo=None)
 
+        def date(self):
+            return date(self.year, self.month, self.day)
+
         def __repr__(self):
             return f"datetime.{super().__repr__()}"
 
-    datetime_.__name__ = datetime_.__qualname__ = "datetime"
-    for kind in (date, datetime_):
-        kind.__module__ = "datetime"
+    for kind, name in ((date, "date"), (datetime_, "datetime")):
+        kind.__name__, kind.__qualname__, kind.__module__ = name, name, "datetime"
 
     def from_now(function):
         return lambda seconds=None: function(time.time() if seconds is None else seconds)
@@ -124,13 +126,14 @@ def move_clock(day):
 def asks_for_today(code: str) -> list[str]:
     """Where a source asks for the present day, as "line 12: ql.Date.todaysDate()"; [] if it is no Python."""
     try:
-        tree = ast.parse(code)
+        calls = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call) and _asks(node)]
+        return [f"line {call.lineno}: {ast.unparse(call)[:60]}" for call in sorted(calls, key=_line)]
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
-    calls = sorted(
-        (node for node in ast.walk(tree) if isinstance(node, ast.Call)), key=lambda node: node.lineno
-    )
-    return [f"line {call.lineno}: {ast.unparse(call)[:60]}" for call in calls if _asks(call)]
+
+
+def _line(call: ast.Call) -> int:
+    return call.lineno
 
 
 def _asks(call: ast.Call) -> bool:
