@@ -5,8 +5,8 @@ answer from it. Where the problem brings a program (`solution_code`), that is ru
 with another hash seed; what it prints must be one answer, the same both times, and the reference. When the
 two runs differ, two more tell which of chance, hash seed and date is the cause.
 
-`KINDS` in audit_report.py lists what can be found, in words. A library that is missing here says nothing about
-the problem: it is reported apart, and so is a program that reads the clock with no effect on its answer.
+`KINDS` in audit_report.py lists what can be found. A library that is missing here says nothing about the
+problem: it is reported apart, and so is a program that reads the clock with no effect on its answer.
 """
 
 from __future__ import annotations
