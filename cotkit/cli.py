@@ -84,6 +84,21 @@ def _parser() -> argparse.ArgumentParser:
     show.add_argument("run", help="a run folder, or a name under runs/")
     show.set_defaults(action=_show)
 
+    audit = commands.add_parser("audit", help="are the references of these problems true?", parents=[common])
+    audit.add_argument("path", metavar="PATH", help="a file of problems, or a folder of such files")
+    audit.add_argument("--json", action="store_true", help="print the findings as JSON")
+    audit.add_argument(
+        "--timeout",
+        type=float,
+        default=20.0,
+        metavar="S",
+        help="seconds for a program (default: %(default)s)",
+    )
+    audit.add_argument(
+        "--workers", type=int, default=2, metavar="N", help="programs at once (default: %(default)s)"
+    )
+    audit.set_defaults(action=_audit)
+
     models = commands.add_parser("models", help="the embedded models' weights", parents=[common])
     verbs = models.add_subparsers(dest="verb", metavar="VERB", required=True)
     verbs.add_parser("list", help="what there is, and what is on this machine", parents=[common])
@@ -219,6 +234,30 @@ def _show(arguments: argparse.Namespace) -> int:
         print(f"seconds: {report['seconds']:,.1f}")
     print(f"folder: {run.path}")
     return 0
+
+
+def _audit(arguments: argparse.Namespace) -> int:
+    """0 = every program ran and nothing was found."""
+    import functools
+    import json
+
+    from cotkit.verify import audit_files, findings_table
+    from cotkit.verify.program_run import run_program
+
+    if not arguments.timeout > 0:
+        raise ValueError(f"--timeout must be above 0 seconds, got {arguments.timeout:g}")
+    run = functools.partial(run_program, timeout=arguments.timeout)
+    reports = []
+    for name, report in audit_files(arguments.path, run=run, workers=arguments.workers):
+        print(f"{name}: {report.summary()} ({report.seconds:.0f} s)", file=sys.stderr, flush=True)
+        reports.append((name, report))
+    clean = all(report.clean for _, report in reports)
+    if arguments.json:
+        files = {name: report.as_dict() for name, report in reports}
+        print(json.dumps({"clean": clean, "files": files}, indent=2, ensure_ascii=False))
+    else:
+        print(findings_table(reports))
+    return 0 if clean else 1
 
 
 def _models(arguments: argparse.Namespace) -> int:

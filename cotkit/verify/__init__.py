@@ -2,12 +2,15 @@
 
 `extract` (extraction.py) finds the answer in a completion, `check_answer` (check.py) compares it with the
 reference: the stages are in ladder.py, the decisions of taste in policy.py, the processes in workers.py;
-`answer_key` (answer_keys.py) gives all spellings of one answer one key, for counting votes.
-docs/verification.md explains all of it. Programs a model wrote run in the sandbox: sandbox/, docs/sandbox.md.
+`answer_key` (answer_keys.py) gives all spellings of one answer one key, for counting votes. `audit` checks
+references and the programs that compute them before a run (audit.py). Programs run in the sandbox (sandbox/).
+docs/verification.md and docs/sandbox.md explain all of it.
 """
 
 from cotkit.records import Extraction, Verdict
 from cotkit.verify.answer_keys import answer_key
+from cotkit.verify.audit import audit, audit_files
+from cotkit.verify.audit_report import AuditReport, Finding, findings_table
 from cotkit.verify.check import acheck_answer, check_answer
 from cotkit.verify.extraction import extract, extract_answer, reference_answer
 from cotkit.verify.policy import ANSWER_TYPES, AnswerPolicy
@@ -24,7 +27,9 @@ from cotkit.verify.sandbox import (
 __all__ = [
     "ANSWER_TYPES",
     "AnswerPolicy",
+    "AuditReport",
     "Extraction",
+    "Finding",
     "Isolation",
     "ProgramResult",
     "SandboxTooWeak",
@@ -32,9 +37,12 @@ __all__ = [
     "acheck_answer",
     "answer_key",
     "arun_python",
+    "audit",
+    "audit_files",
     "check_answer",
     "extract",
     "extract_answer",
+    "findings_table",
     "isolation",
     "reference_answer",
     "run_programs",
