@@ -39,10 +39,11 @@ def _exit_code(error: Exception) -> int | None:
     from cotkit.chat import BudgetExceeded, ModelError
     from cotkit.chat.weights import WeightsError
     from cotkit.report import NotebookFailed
+    from cotkit.verify import SandboxTooWeak
 
     if isinstance(error, (NotebookFailed, ModelError, BudgetExceeded, WeightsError)):
         return 1
-    return 2 if isinstance(error, (ValueError, OSError)) else None
+    return 2 if isinstance(error, (ValueError, OSError, SandboxTooWeak)) else None
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -96,6 +97,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     audit.add_argument(
         "--workers", type=int, default=2, metavar="N", help="programs at once (default: %(default)s)"
+    )
+    audit.add_argument(
+        "--allow-weak-isolation",
+        action="store_true",
+        help="run the programs also where the sandbox cannot keep them from files and the network",
     )
     audit.set_defaults(action=_audit)
 
@@ -238,17 +244,17 @@ def _show(arguments: argparse.Namespace) -> int:
 
 def _audit(arguments: argparse.Namespace) -> int:
     """0 = every program ran and nothing was found."""
-    import functools
     import json
 
     from cotkit.verify import audit_files, findings_table
-    from cotkit.verify.program_run import run_program
 
-    if not arguments.timeout > 0:
-        raise ValueError(f"--timeout must be above 0 seconds, got {arguments.timeout:g}")
-    run = functools.partial(run_program, timeout=arguments.timeout)
+    options = {
+        "timeout": arguments.timeout,
+        "workers": arguments.workers,
+        "allow_weak_isolation": arguments.allow_weak_isolation,
+    }
     reports = []
-    for name, report in audit_files(arguments.path, run=run, workers=arguments.workers):
+    for name, report in audit_files(arguments.path, **options):
         print(f"{name}: {report.summary()} ({report.seconds:.0f} s)", file=sys.stderr, flush=True)
         reports.append((name, report))
     clean = all(report.clean for _, report in reports)

@@ -33,11 +33,12 @@ def data_folder() -> pathlib.Path:
 
 
 def shipped() -> dict[str, pathlib.Path]:
-    """{short name: file} of the data sets in `data_folder()`."""
+    """{short name: file} of the data sets in `data_folder()`, the seed problems of each domain among them."""
     try:
-        return {path.stem: path for path in sorted(data_folder().glob("*.jsonl"))}
+        folder = data_folder()
     except FileNotFoundError:
         return {}
+    return {path.stem: path for path in sorted([*folder.glob("*.jsonl"), *folder.glob("seeds/*.jsonl")])}
 
 
 def find_rows(source: Any, split: str | None = None, subset: str | None = None) -> Table:

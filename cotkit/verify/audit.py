@@ -3,7 +3,7 @@
 Of each problem the reference is checked: it must equal itself, and the checker must be able to tell a wrong
 answer from it. Where the problem brings a program (`solution_code`), that is run twice, on another day and
 with another hash seed; what it prints must be one answer, the same both times, and the reference. When the
-two runs differ, two more tell which of chance, hash seed and date is the cause.
+two runs differ, two more tell which of chance, hash seed and date is the cause. Programs run in the sandbox.
 
 `KINDS` in audit_report.py lists what can be found. A library that is missing here says nothing about the
 problem: it is reported apart, and so is a program that reads the clock with no effect on its answer.
@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import pathlib
 import re
+import secrets
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -25,16 +26,19 @@ from cotkit.records import Verdict
 from cotkit.verify.audit_report import KINDS, NOT_RUN, AuditReport, Finding
 from cotkit.verify.check import check_answer
 from cotkit.verify.extraction import extract, reference_answer, top_boxes
-from cotkit.verify.moved_clock import asks_for_today
 from cotkit.verify.normalise import canonical, is_closed
 from cotkit.verify.policy import ANSWER_TYPES
-from cotkit.verify.program_run import run_program
+from cotkit.verify.present_day import asks_for_today
 from cotkit.verify.quantities import read_quantity
+from cotkit.verify.sandbox import run_python
+from cotkit.verify.sandbox.job import MOST_SEED, Job
+from cotkit.verify.sandbox.program import level_for
 
 DAYS = ("2025-06-18", "2031-11-09")  # another year, month, day of the month, weekday
 WIDEST, FINEST = 0.05, 1e-12  # relative tolerances outside these accept too much, or no float at all
 FLOAT_DIGITS, FLOAT_NOISE = 9, 1e-9  # a reference with more digits is a float as printed; the last ones drift
 WITHOUT_TOLERANCE = ("option", "yes_no", "text", "date", "time", "ratio", "algebra")
+MEMORY_MB = 2048  # of address space, for a program
 FILES = (".json", ".jsonl", ".csv", ".parquet")
 ROWS = re.compile(r"\]\s*\n\s*\[")  # between the rows of a numpy array
 MISSING = re.compile(r"ModuleNotFoundError: No module named '([^'.]+)'")
@@ -57,32 +61,56 @@ DECOYS = {  # an answer of each type that is wrong for any other reference
 Run = Callable[[str, int, str], tuple[str, str, str]]  # (code, hash_seed, day) -> (status, stdout, stderr)
 
 
-def audit(problems: Iterable[Problem], *, run: Run = run_program, workers: int = 2) -> AuditReport:
-    """Check every reference, and run every program twice.
+def audit(
+    problems: Iterable[Problem],
+    *,
+    timeout: float = 20.0,
+    workers: int = 2,
+    allow_weak_isolation: bool = False,
+    run: Run | None = None,
+) -> AuditReport:
+    """Check every reference, and run every program twice in the sandbox.
 
-    run: (code, hash_seed, day) -> (status, stdout, stderr), where `day` (YYYY-MM-DD) is what the program must
-        take for today (`cotkit.verify.moved_clock.on_day` writes such a program) and status is ok, error,
-        timeout, or any other word for a failure. It is called from `workers` threads at once. The default
-        bounds time, output and memory, but keeps a program neither from files nor from the network.
+    timeout: seconds for one run of a program; `workers` run at once.
+    allow_weak_isolation: run programs also where they could read files and use the network.
+    run: instead of the sandbox, (code, hash_seed, day) -> (status, stdout, stderr), where `day` (YYYY-MM-DD)
+        is what the program must take for today and status is ok, error, timeout, setup_failed (not run), or
+        any other word for a failure. It is called from `workers` threads at once.
 
-    Never raises for what a problem holds: all of that is a finding.
+    Raises SandboxTooWeak, before anything runs, when there are programs and the machine is below level L2.
+    What a problem holds never raises: all of that is a finding.
     """
     if workers < 1:
         raise ValueError(f"workers must be at least 1, got {workers}")
     begun, problems = time.monotonic(), list(problems)
+    programs = sum(_has_program(problem) for problem in problems)
+    run = run or _in_sandbox(timeout, allow_weak_isolation, needed=programs > 0)
     with ThreadPoolExecutor(workers) as pool:
         found = list(pool.map(lambda problem: list(_examine(problem, run)), problems))
     findings = tuple(finding for of_one in found for finding in of_one)
-    programs = sum(_has_program(problem) for problem in problems)
     not_run = sum(finding.kind in NOT_RUN for finding in findings)
     return AuditReport(len(problems), programs, programs - not_run, findings, time.monotonic() - begun)
 
 
-def audit_files(path: str | pathlib.Path, *, run: Run = run_program, workers: int = 2) -> Iterator[tuple]:
+def _in_sandbox(timeout: float, allow_weak_isolation: bool, needed: bool) -> Run:
+    options = {"timeout": timeout, "memory_mb": MEMORY_MB, "allow_weak_isolation": allow_weak_isolation}
+    wanted = Job("", **options)
+    if needed:
+        level_for(wanted)
+
+    def run(code: str, hash_seed: int, day: str) -> tuple[str, str, str]:
+        seed = secrets.randbelow(MOST_SEED + 1)  # the sandbox's usual one would make chance look like none
+        result = run_python(code, seed=seed, hash_seed=hash_seed, date=day, **options)
+        return result.status, result.stdout, result.stderr if result.status == "error" else result.detail
+
+    return run
+
+
+def audit_files(path: str | pathlib.Path, **options) -> Iterator[tuple[str, AuditReport]]:
     """(file name, AuditReport) for the file `path`, or for every file of problems in the folder `path`.
 
-    Rows may have any form `load_problems` knows. Raises FileNotFoundError or ValueError when there is no such
-    file; a file that cannot be read is a finding.
+    Rows may have any form `load_problems` knows; `options` are those of `audit`. Raises FileNotFoundError or
+    ValueError when there is no such file; a file that cannot be read is a finding.
     """
     path = pathlib.Path(path).expanduser()
     files = [path] if path.is_file() else sorted(_files_below(path))
@@ -91,7 +119,7 @@ def audit_files(path: str | pathlib.Path, *, run: Run = run_program, workers: in
     if not files:
         raise ValueError(f"{path} holds no {', '.join(FILES)} file to audit")
     for file in files:
-        yield str(file if file == path else file.relative_to(path)), _audit_file(file, run, workers)
+        yield str(file if file == path else file.relative_to(path)), _audit_file(file, options)
 
 
 def _files_below(folder: pathlib.Path) -> Iterator[pathlib.Path]:
@@ -101,14 +129,14 @@ def _files_below(folder: pathlib.Path) -> Iterator[pathlib.Path]:
             yield file
 
 
-def _audit_file(file: pathlib.Path, run: Run, workers: int) -> AuditReport:
+def _audit_file(file: pathlib.Path, options: dict) -> AuditReport:
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         try:
             problems = load_problems(file, duplicates="fix")
         except (ProblemError, OSError) as error:
             return AuditReport(findings=(Finding("", "unreadable", str(error)),))
-    report = audit(problems, run=run, workers=workers)
+    report = audit(problems, **options)
     repeats = tuple(
         Finding("", "duplicate", str(warning.message).removeprefix("duplicates: "))
         for warning in said
@@ -267,7 +295,7 @@ def read_output(status: str, stdout: str, stderr: str) -> Printed:
         last = (stderr.strip().splitlines() or [status])[-1]
         if missing := MISSING.search(last):
             return Printed("missing_library", missing[1])
-        return Printed("timeout" if status == "timeout" else "crashed", last if status == "error" else status)
+        return Printed("timeout" if status == "timeout" else "crashed", last)
     text = stdout.replace("\x00", "").strip()
     if not text:
         return Printed("no_output", "it ends without a word")

@@ -12,7 +12,14 @@ import warnings
 import pytest
 
 import cotkit
-from cotkit.problems import Problem, ProblemError, load_problems, problem_from_row, problems_frame
+from cotkit.problems import (
+    Problem,
+    ProblemError,
+    data_folder,
+    load_problems,
+    problem_from_row,
+    problems_frame,
+)
 
 
 @pytest.fixture
@@ -426,6 +433,16 @@ def test_shipped_problems_are_found_by_name_from_any_folder(tmp_path, monkeypatc
     monkeypatch.chdir(tmp_path)
     problems = cotkit.load_problems("word_problems", limit=8)
     assert [p.metadata["difficulty"] for p in problems] == [1, 2, 3, 4, 1, 2, 3, 4]
+
+
+def test_the_seed_problems_of_a_domain_are_found_by_its_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for path in (data_folder() / "seeds").glob("*.jsonl"):
+        problems = cotkit.load_problems(path.stem)
+        assert problems == cotkit.load_problems(path)
+        assert all(p.type == path.stem and p.solution_code and p.answer_type for p in problems)
+    physics = cotkit.load_problems("advanced_physics")
+    assert all(p.answer_type == "quantity" and p.tolerance for p in physics if " " in p.reference)
 
 
 def test_a_wrong_path_says_where_it_looked_and_what_is_there(write, tmp_path):

@@ -1,9 +1,14 @@
-"""`variant` makes a copy of the sandbox with lines changed: a wall taken out, an older kernel."""
+"""Where the kernel gives no L2 the tests are skipped, but for those marked `any_level`.
+
+`variant` makes a copy of the sandbox with lines changed: a wall taken out, an older kernel.
+COTKIT_TEST_THOROUGHLY=1: a thousand programs for leaks and all attacks as another user, not a share.
+"""
 
 from __future__ import annotations
 
 import importlib
 import itertools
+import os
 import pathlib
 import shutil
 import sys
@@ -11,9 +16,25 @@ import sys
 import pytest
 
 import cotkit.verify.sandbox
+from cotkit.verify.sandbox import isolation
 
 NUMBERS = itertools.count()
 PACKAGE = pathlib.Path(cotkit.verify.sandbox.__file__).parent
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "any_level: a test of the sandbox that needs no walls")
+
+
+@pytest.fixture(autouse=True)
+def walls(request):
+    if not request.node.get_closest_marker("any_level") and (found := isolation()).weak:
+        pytest.skip(f"this machine reaches isolation {found.level} only: {'; '.join(found.missing)}")
+
+
+@pytest.fixture(scope="session")
+def thoroughly() -> bool:
+    return os.environ.get("COTKIT_TEST_THOROUGHLY", "") not in ("", "0")
 
 
 @pytest.fixture

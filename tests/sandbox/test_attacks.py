@@ -1,7 +1,11 @@
-"""No attack gets through at L3 and L2; the truth is taken outside the program, never from what it printed."""
+"""No attack gets through at L3 and L2; the truth is taken outside the program, never from what it printed.
+
+COTKIT_TEST_EVERY=4 takes every fourth attack of each class, 100 the first: test_sandbox_places does so.
+"""
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -29,7 +33,8 @@ def test_no_attack_gets_through(name, level):
     if level == "L3" and isolation().level != "L3":
         pytest.skip(f"this machine reaches {isolation().level}: {isolation().missing}")
     with ThreadPoolExecutor(4) as pool:
-        found = pool.map(lambda attack: attack_and_judge(attack, level), CLASSES[name])
+        attacks = CLASSES[name][:: int(os.environ.get("COTKIT_TEST_EVERY", "1"))]
+        found = pool.map(lambda attack: attack_and_judge(attack, level), attacks)
     assert [breach for breaches in found for breach in breaches] == []
     until(lambda: not left_over())
 

@@ -20,6 +20,7 @@ from cotkit.verify.sandbox.syscalls import (
     numbers,
 )
 
+pytestmark = pytest.mark.any_level
 TABLES = (*REFUSED.values(), PRETENDED, UNSUPPORTED, FILTERED)
 PID = 4321
 HEADERS = {

@@ -67,12 +67,12 @@ def test_a_forked_child_has_servers_of_its_own():
 
 def test_any_thread_may_be_the_first_and_may_end():
     """A server must not die with the thread that started it."""
-    cotkit.verify.sandbox.client.close_servers()
-    thread = threading.Thread(target=run_python, args=("1",))
+    fresh = {"hash_seed": 40, "packages": ()}
+    thread = threading.Thread(target=run_python, args=("1",), kwargs=fresh)
     thread.start()
     thread.join()
     before = set(cotkit.verify.sandbox.client._servers.values())
-    assert run_python("print(7)").stdout == "7\n"
+    assert run_python("print(7)", **fresh).stdout == "7\n"
     assert set(cotkit.verify.sandbox.client._servers.values()) == before
 
 
@@ -117,8 +117,8 @@ def as_ordinary_user(command):
     return ["unshare", "--mount", "sh", "-c", "\n".join([*script, f'{drop} "$@"']), "sh", *command]
 
 
-def test_an_ordinary_user_is_as_safe_as_root(tmp_path_factory):
-    """The other tests run as whoever runs pytest; when that is root, the attacks run once more as nobody."""
+def test_an_ordinary_user_is_as_safe_as_root(thoroughly):
+    """The other tests run as whoever runs pytest; when that is root, an attack of each class runs as nobody."""
     if os.getuid() != 0 or not shutil.which("setpriv"):
         pytest.skip("the tests already run as an ordinary user")
     tests = str(ROOT / "tests/sandbox/test_attacks.py")
@@ -128,6 +128,7 @@ def test_an_ordinary_user_is_as_safe_as_root(tmp_path_factory):
         "PYTHONPATH": str(ROOT),
         "HOME": "/nonexistent",
         "PYTHONDONTWRITEBYTECODE": "1",
+        "COTKIT_TEST_EVERY": "1" if thoroughly else "100",
     }
     done = subprocess.run(
         as_ordinary_user(command), capture_output=True, text=True, env=environment, cwd=ROOT

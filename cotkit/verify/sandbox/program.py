@@ -46,7 +46,7 @@ def run_python(
     timeout: seconds on the wall from the start of its process; waiting for a start is free.
     memory_mb: address space in MiB, including about 150 for Python, numpy and sympy.
     seed: of `random`, `numpy.random` and sympy; hash_seed: PYTHONHASHSEED, fixed so that set order is too.
-    date: the day it is for the program, YYYY-MM-DD; Python's own clock functions only, see clock.py.
+    date: the day it is for the program, YYYY-MM-DD, from noon on; what is moved and what not: clock.py.
     packages: imported before the program starts, so that importing them costs it nothing. For each
         combination of hash_seed and packages a server process is started and kept, three at most.
     allow_weak_isolation: run also where the program could read files and use the network.
@@ -119,7 +119,8 @@ def level_for(job: Job) -> str:
         raise SandboxTooWeak(
             f"this machine reaches isolation {found.level} only: a program could read your files and use the"
             f" network. Missing: {'; '.join(found.missing)}. docs/sandbox.md says what gives a machine L2 or"
-            " L3. To run programs you trust anyway, pass allow_weak_isolation=True."
+            " L3. To run programs you trust anyway, pass allow_weak_isolation=True (cotkit audit:"
+            " --allow-weak-isolation)."
         )
     return found.level
 
