@@ -19,7 +19,6 @@ import ipaddress
 import json
 import math
 import os
-import re
 import urllib.parse
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -15,7 +15,6 @@ import ast
 import difflib
 import io
 import math
-import os
 import re
 import tokenize
 import types

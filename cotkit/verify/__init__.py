@@ -9,16 +9,20 @@ docs/verification.md explains all of it.
 from cotkit.records import Extraction, Verdict
 from cotkit.verify.answer_keys import answer_key
 from cotkit.verify.check import acheck_answer, check_answer
-from cotkit.verify.extraction import extract, extract_answer, reference_answer
+from cotkit.verify.extraction import brace_pairs, extract, extract_answer, reference_answer
+from cotkit.verify.notation import FONT_COMMANDS, VULGAR
 from cotkit.verify.policy import ANSWER_TYPES, AnswerPolicy
 
 __all__ = [
     "ANSWER_TYPES",
+    "FONT_COMMANDS",
+    "VULGAR",
     "AnswerPolicy",
     "Extraction",
     "Verdict",
     "acheck_answer",
     "answer_key",
+    "brace_pairs",
     "check_answer",
     "extract",
     "extract_answer",
