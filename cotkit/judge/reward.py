@@ -86,7 +86,8 @@ class RewardModelJudge(Judge):
         and answers with a number, `name:number` pairs or a JSON object of numbers. `"chat_logprobs"`: the
         same with the rewards in the logprobs (token = name, logprob = reward). `options` go to ChatModel.
         `"score"`: a POST to `base_url` + "/score", or to `base_url` itself when it ends in /score,
-        /classify or /pooling (see `reward_sources.ScoreReward`). Its one option is `timeout` (60 s).
+        /classify or /pooling (see `reward_sources.ScoreReward`). Options: `timeout` (60 s),
+        `max_concurrency` (16).
         Raises ValueError for an unknown kind, an address that is none or that holds a key, a variable that
         is not set; TypeError for an unknown option.
         """

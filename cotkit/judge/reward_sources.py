@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import functools
+import hashlib
 import inspect
 import json
 import math
 import re
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
 from cotkit.chat import ModelError, checked_url, classify_failure, read_key
 from cotkit.keys import scrub
+from cotkit.records import Completion
 
 RETRIES = 3  # of a score call
 MESSAGE_LENGTH = 400  # an error page is not worth more
@@ -114,34 +118,69 @@ class ChatReward:
 
 
 class ScoreReward:
-    """A plain HTTP score call: one POST a trace. Its calls are in no ledger and no cache.
+    """A plain HTTP score call: one POST a trace, cached and counted in the run's ledger (cost unknown).
 
     To `.../score` (vLLM's cross-encoders) go {"model", "text_1": problem, "text_2": trace}; to
     `.../classify` and `.../pooling` {"model", "messages": [user, assistant]}. What comes back: see
     `read_score`. OpenAI's client sends them: 429, 5xx, timeouts and lost connections are tried again.
     """
 
-    def __init__(self, base_url: str, model: str, api_key_env: str | None, timeout: float = 60.0):
+    def __init__(
+        self,
+        base_url: str,
+        model: str,
+        api_key_env: str | None,
+        timeout: float = 60.0,
+        max_concurrency: int = 16,
+    ):
         url = checked_url(base_url)
         if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout < math.inf:
             raise ValueError(f"timeout must be a positive number of seconds, got {timeout!r}")
         self._key = read_key(api_key_env, url)
         ready = url.rsplit("/", 1)[-1] in ("score", "classify", "pooling")
         self.url, self.name, self.timeout = (url if ready else f"{url}/score"), model, timeout
+        if isinstance(max_concurrency, bool) or not isinstance(max_concurrency, int) or max_concurrency < 1:
+            raise ValueError(f"max_concurrency must be at least 1, got {max_concurrency!r}")
+        self._places = asyncio.Semaphore(max_concurrency)
         self._client, self._loop = None, None
 
-    async def rewards(self, problem: str, trace: str, ledger: object) -> tuple[Any, dict[str, Any]]:
-        import openai
-
+    async def rewards(self, problem: str, trace: str, ledger: Any) -> tuple[Any, dict[str, Any]]:
         body: dict[str, Any] = {"model": self.name}
         if self.url.endswith("/score"):
             body |= {"text_1": problem, "text_2": trace}
         else:
             body |= {"messages": conversation(problem, trace)}
         host = urlsplit(self.url).netloc
+        call = {"model": self.name, "endpoint": host}
+        if ledger is None:
+            return read_score(await self._post(host, body)), call
+        key = hashlib.sha256(json.dumps([self.url, body]).encode()).digest()
+        async with ledger.turn(key):
+            if found := ledger.find([key], "judge"):
+                return read_score(json.loads(found[0].text)), call
+            answer = await self._counted(host, body, key, ledger)
+        return read_score(answer), call
+
+    async def _counted(self, host: str, body: dict[str, Any], key: bytes, ledger: Any) -> Any:
+        """The answer, asked within the budgets and recorded."""
+        record = functools.partial(ledger.record, role="judge", endpoint=host, model=self.name)
+        async with ledger.reserved("judge"):
+            started = time.monotonic()
+            try:
+                answer = await self._post(host, body)
+            except ModelError as error:
+                record(kind=error.kind, seconds=time.monotonic() - started)
+                raise
+            stored = Completion(text=json.dumps(answer), model=self.name, endpoint=host)
+            record(kind=None, seconds=time.monotonic() - started, answers=[(key, stored)])
+        return answer
+
+    async def _post(self, host: str, body: dict[str, Any]) -> Any:
+        import openai
+
         try:
-            answer = await self._open().post(self.url, cast_to=object, body=body)
-            return read_score(answer), {"model": self.name, "endpoint": host}
+            async with self._places:
+                return await self._open().post(self.url, cast_to=object, body=body)
         except openai.APIStatusError as error:
             failed = classify_failure(error.status_code, error.response.headers, error.body)
             kind, message = failed.kind, failed.message

@@ -435,3 +435,30 @@ def test_a_judge_serves_one_event_loop_after_another(serve):
     judge = RewardModelJudge.from_endpoint(server.base_url, model="rm", kind="score")
     assert asyncio.run(judge.ajudge(PROBLEM, TRACE)).scores == {"overall": 1.0}
     assert judge.judge(PROBLEM, TRACE).scores == {"overall": 1.0}
+
+
+def test_score_calls_are_capped_counted_cached_and_within_budgets(serve, tmp_path):
+    from mock_server import Reply
+
+    from cotkit import ChatModel, distill
+    from cotkit.problems import Problem
+
+    def script(request):
+        if request.path.endswith("/score"):
+            return Reply(raw=b'{"score": 0.9}', delay=0.02)
+        return "It is \\boxed{4}."
+
+    server = serve(script)
+    items = [Problem(id=str(n), problem=f"Problem {n}: 2 + 2?", reference="4") for n in range(12)]
+    model = ChatModel("m", base_url=server.base_url)
+    judge = RewardModelJudge.from_endpoint(server.base_url, model="rm", kind="score", max_concurrency=2)
+    options = {"num_generations": 2, "judge_all": True, "show": "none", "run": tmp_path / "r"}
+    report = distill(items, model, judge, **options).report
+    scored = sum(request.path.endswith("/score") for request in server.log)
+    assert report["kept"] == 12 and report["ledger"]["by_role"]["judge"]["calls"] == scored == 12
+    before = server.calls
+    distill(items, model, judge, **options, resume="never")
+    assert server.calls == before
+    other = {**options, "run": tmp_path / "b"}
+    report = distill(items, model, judge, **other, budget_calls=10).report
+    assert server.calls - before <= 10 and "budget_calls" in report["stopped"]
