@@ -36,8 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _exit_code(error: Exception) -> int | None:
     """2 for what the user can mend in the command, 1 for what failed on the way, None for a fault of ours."""
-    from cotkit.chat import BudgetExceeded, ModelError
-    from cotkit.chat.weights import WeightsError
+    from cotkit.chat import BudgetExceeded, ModelError, WeightsError
     from cotkit.report import NotebookFailed
     from cotkit.verify import SandboxTooWeak
 
@@ -267,22 +266,22 @@ def _audit(arguments: argparse.Namespace) -> int:
 
 
 def _models(arguments: argparse.Namespace) -> int:
-    from cotkit.chat import weights
+    from cotkit.chat import model_path, models_table, pull_model
 
     def say(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
     if arguments.verb == "list":
-        for model in weights.models_table():
+        for model in models_table():
             where = model["path"] or "not on this machine"
             print(
                 f"{model['name']:<20} {model['size_bytes'] / 1e6:>6,.0f} MB  {model['licence']:<11} {where}"
             )
             print(f"{'':<20} {model['good_for']}")
     elif arguments.verb == "pull":
-        print(weights.pull(arguments.name, say=say))
+        print(pull_model(arguments.name, say=say))
     else:
-        print(weights.path(arguments.name, fetch=False, say=say))
+        print(model_path(arguments.name, fetch=False, say=say))
     return 0
 
 

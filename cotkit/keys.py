@@ -21,15 +21,17 @@ FORMS = (
     r"\b(?:nvapi|glpat|xox[abprs])-(?=[\w-]*\d)[\w-]{16,}",  # NVIDIA, GitLab, Slack
     r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b",  # AWS
     r"\bAIza[\w-]{30,}",  # Google
-    r"\beyJ[\w-]{10,}\.[\w-]{10,}",  # JSON Web Token
+    r"\beyJ[\w-]{10,}(?:\.[\w-]{10,}){1,4}",  # JSON Web Token
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----",
-    r"\b[Bb]earer\s+(?=\S*\d)\S{8,}",
+    r"\b[Bb]earer\s+(?=\S*\d)[\w.~+/=-]{8,}",
     r"(?<=://)[^/\s:@]+:[^/\s@]+(?=@)",  # https://user:password@host
     r"(?<=[?&])(?i:api[-_]?key|key|token|access_token|secret)=[^&\s]{6,}",
 )
 _FORMS = re.compile("|".join(FORMS))
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_PREFIX = re.compile(r"(?:[spr]k|csk|hf|gsk|fw|r8|gh[pousr]|xai|pplx|nvapi)_(?=.*(?:\d|[a-z].*[A-Z]|[A-Z].*[a-z]))")
+_PREFIX = re.compile(
+    r"(?:[spr]k|csk|hf|gsk|fw|r8|gh[pousr]|xai|pplx|nvapi)_(?=.*(?:\d|[a-z].*[A-Z]|[A-Z].*[a-z]))"
+)
 _SECRET_NAME = re.compile(
     r"(^|[_-])(key|token|(key|secret|password|passwd|credential)s?|authorization)$|api[_-]?keys?$", re.I
 )
@@ -57,7 +59,7 @@ def is_variable_name(text: str) -> bool:
 
 
 def is_secret_name(name: str) -> bool:
-    """Is a field or variable of this name likely to hold a secret? (`max_tokens` and `api_key_env` do not.)"""
+    """Is a field or variable of this name likely to hold a secret? Not `max_tokens`, not `api_key_env`."""
     return _SECRET_NAME.search(name) is not None
 
 

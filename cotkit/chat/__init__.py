@@ -9,28 +9,36 @@ import importlib
 from cotkit.chat.errors import BudgetExceeded, LedgerError, ModelError
 from cotkit.records import Attempt, Completion, Usage
 
-_HOME = {
-    "CallLedger": "cotkit.chat.ledger",
-    "ChatModel": "cotkit.chat.model",
-    "ParseError": "cotkit.chat.structured",
-    "embedded": "cotkit.chat.embedded",
-    "check_sampling": "cotkit.chat.config",
-    "load_models": "cotkit.chat.config",
-    "local_model": "cotkit.chat.embedded",
-    "parse_object": "cotkit.chat.structured",
+_HOME = {  # name: where it is, loaded when first asked for
+    "CallLedger": "ledger",
+    "ChatModel": "model",
+    "ParseError": "structured",
+    "WeightsError": "weights",
+    "check_sampling": "config",
+    "checked_url": "config",
+    "classify_failure": "errors:classify",
+    "load_models": "config",
+    "local_model": "embedded",
+    "model_path": "weights:path",
+    "models_table": "weights",
+    "parse_object": "structured",
+    "pull_model": "weights:pull",
+    "read_key": "config",
 }
-__all__ = ["Attempt", "BudgetExceeded", "Completion", "LedgerError", "ModelError", "Usage"]
+__all__ = ["Attempt", "BudgetExceeded", "Completion", "LedgerError", "ModelError", "Usage", "embedded"]
 __all__ += list(_HOME)
 
 
 def __getattr__(name: str):
+    if name == "embedded":
+        return importlib.import_module("cotkit.chat.embedded")
     if name not in _HOME:
         raise AttributeError(f"module 'cotkit.chat' has no attribute {name!r}")
-    module = importlib.import_module(_HOME[name])
-    value = module if name == "embedded" else getattr(module, name)
+    module, _, inner = _HOME[name].partition(":")
+    value = getattr(importlib.import_module(f"cotkit.chat.{module}"), inner or name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME})
+    return sorted({*globals(), *__all__})

@@ -2,7 +2,8 @@
 
 The model runs in llama.cpp's server, in a process of its own (`cotkit.chat.embedded_server`). Notebooks and
 scripts of one person that ask for the same model with the same settings share one server; it ends when the
-last of them has ended, however that came about. Interrupting a cell does not touch it.
+last of them has ended, however that came about. Interrupting a cell does not touch it. Should it die, the
+next call starts it again.
 
 The server listens on another port each time, so the endpoint is called `embedded` wherever it is written
 down: resuming a run and the response cache do not depend on the port.
@@ -10,6 +11,7 @@ down: resuming a run and the response cache do not depend on the port.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib.metadata
 import json
@@ -78,9 +80,9 @@ def local_model(
         given = {"parallel": parallel, "ctx": ctx, "threads": threads, "lora": lora, "offline": offline}
         return local_model(FALL_BACK, say=say, **given, **chat_options)
     place = ServerFolder(_servers() / _folder_name(model, settings))
-    port = _running_or_started(place, {**settings, "weights": str(file)})
-    os.environ[KEY_VARIABLE] = place.key()  # ChatModel takes keys by the name of a variable
-    return ChatModel(base_url=f"http://127.0.0.1:{port}/v1", **options)
+    settings["weights"] = str(file)
+    revive = functools.partial(_revived, place.folder, settings)
+    return ChatModel(base_url=_base_url(place.folder, settings), revive=revive, **options)
 
 
 def release_local_models() -> None:
@@ -140,7 +142,7 @@ def _chat_options(chat_model: type, model: weights.EmbeddedModel, settings: dict
     defaults = {"max_tokens": model.max_tokens, "timeout": TIMEOUT_S, "max_retries": 2}
     defaults["max_concurrency"] = settings["parallel"]
     fixed = {"api_key_env": KEY_VARIABLE, "endpoint_name": "embedded", "price": (0, 0), "supports_n": False}
-    if taken := sorted({"model", "base_url", *fixed} & chosen.keys()):
+    if taken := sorted({"model", "base_url", "client", "revive", *fixed} & chosen.keys()):
         raise TypeError(f"local_model sets {', '.join(taken)} itself")
     options = {"model": served, **defaults, **chosen, **fixed}
     chat_model(base_url="http://127.0.0.1/v1", **{**options, "api_key_env": ""})  # checks them all
@@ -155,6 +157,25 @@ def _servers() -> Path:
 def _folder_name(model: weights.EmbeddedModel, settings: dict) -> str:
     told = {**settings, "sha256": model.sha256}
     return f"{model.name}-{hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:12]}"
+
+
+def _base_url(folder: Path, settings: dict) -> str:
+    """Where the server of `folder` answers, started when it has to be; its key is in KEY_VARIABLE then."""
+    place = ServerFolder(folder)
+    port = _running_or_started(place, settings)
+    os.environ[KEY_VARIABLE] = place.key()  # ChatModel takes keys by the name of a variable
+    return f"http://127.0.0.1:{port}/v1"
+
+
+def _revived(folder: Path, settings: dict) -> str:
+    """`_base_url`, for a ChatModel that finds its server gone; RuntimeError when that cannot be mended."""
+    try:
+        return _base_url(folder, settings)
+    except Exception as error:
+        log = ServerFolder(folder).log
+        raise RuntimeError(
+            f"the embedded model's server died; log: {log}; call cotkit.local_model() again ({error})"
+        ) from error
 
 
 def _running_or_started(place: ServerFolder, settings: dict) -> int:

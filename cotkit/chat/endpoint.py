@@ -16,7 +16,7 @@ import random
 import time
 import urllib.parse
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pydantic
@@ -47,9 +47,19 @@ _callers = itertools.count()
 
 
 class Endpoint:
-    """See the top of this file. Used in the engine's loop only, except for `stats`."""
+    """See the top of this file. Used in the engine's loop only, except for `stats`.
 
-    def __init__(self, options: EndpointOptions, client: Any = None, clock: Clock | None = None):
+    revive: for a server of ours, which `endpoint_name` stands for: makes sure, blocking, that it runs, and
+        returns its base_url now. Called after a connection failure; its RuntimeError says what to do.
+    """
+
+    def __init__(
+        self,
+        options: EndpointOptions,
+        client: Any = None,
+        clock: Clock | None = None,
+        revive: Callable[[], str] | None = None,
+    ):
         self.options = options
         self.base_url = checked_url(options.base_url)
         parts = urllib.parse.urlsplit(self.base_url)
@@ -65,7 +75,11 @@ class Endpoint:
         self._limited_since: float | None = None
         self._client, self._given = client, client is not None
         self._closer: weakref.finalize | None = None
-        key = client.api_key if self._given else read_key(options.api_key_env, self.base_url)
+        self._revive, self._reviving = revive, None
+        self._take_key()
+
+    def _take_key(self) -> None:
+        key = self._client.api_key if self._given else read_key(self.options.api_key_env, self.base_url)
         self._key = pydantic.SecretStr(key if isinstance(key, str) else "")
 
     @functools.cached_property
@@ -107,6 +121,7 @@ class Endpoint:
             if ticket is None:  # the breaker opened meanwhile
                 continue
             again, failure, answered = True, None, False
+            asked = self.base_url
             body = self.dialect.body(calls[0], len(calls) if self.dialect.takes_n else 1)
             try:
                 with self.breaker.passage(alone) as admitted:
@@ -118,6 +133,8 @@ class Endpoint:
                         return completions
                     except Failure as error:
                         failure = error
+                        if failure.kind == "connection" and self._revive is not None:
+                            await self._make_it_run(failure, asked)
                         self._take_in(failure, caller)
             finally:
                 limited = failure is not None and failure.kind == "rate_limit"
@@ -138,6 +155,25 @@ class Endpoint:
             retries += 1
             self.retries += 1
             await self._clock.sleep(_backoff(retries, failure))
+
+    async def _make_it_run(self, failure: Failure, asked: str) -> None:
+        """After the server at `asked` failed: all calls in flight keep their places and share one try."""
+        if self.base_url == asked:
+            if self._reviving is None or self._reviving.done():
+                self._reviving = asyncio.create_task(asyncio.to_thread(self._revive))
+            try:
+                now = await asyncio.shield(self._reviving)
+            except RuntimeError as error:
+                failure.message = scrub(str(error), self._secrets())
+                if self.breaker.open(failure, hard=True):
+                    self.limiter.send_away()
+                return
+            if self.base_url == asked != now:  # the first of them to be told
+                self.base_url = now
+                self._take_key()
+                await self.aclose()
+        if self.base_url != asked:
+            failure.message += "; its server had ended and was started again"
 
     def _take_in(self, failure: Failure, caller: int) -> None:
         """What one failed request means for everyone who uses this endpoint."""
@@ -304,7 +340,7 @@ class Endpoint:
 
         if isinstance(error, openai.APIStatusError):
             return classify(error.status_code, error.response.headers, error.body)
-        if isinstance(error, (json.JSONDecodeError, UnicodeDecodeError)):
+        if _is_unreadable(error):
             return Failure("malformed", f"the body is not JSON: {error}")
         if isinstance(error, TimeoutError):
             return Failure("timeout", f"no answer within {self.options.timeout:g} s (the option timeout)")
@@ -364,6 +400,13 @@ def _connection_failure(error: BaseException) -> Failure:
     timed_out = isinstance(ours[0], TimeoutError) if ours else "Timeout" in type(error).__name__
     inner = ours[0] if ours else chain[-1]
     return Failure("timeout" if timed_out else "connection", f"{type(inner).__name__}: {inner}")
+
+
+def _is_unreadable(error: Exception) -> bool:
+    """Whether the decoder refused the body: no JSON, nested too deeply, or a number without end."""
+    if isinstance(error, (json.JSONDecodeError, UnicodeDecodeError, RecursionError)):
+        return True
+    return isinstance(error, ValueError) and "integer string conversion" in str(error)
 
 
 def _package(error: BaseException) -> str:

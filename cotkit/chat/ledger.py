@@ -274,7 +274,7 @@ class CallLedger:
         )
 
     @contextlib.asynccontextmanager
-    async def reserved(self, role: str, guess: Amount) -> AsyncIterator[None]:
+    async def reserved(self, role: str, guess: Amount = Amount(1)) -> AsyncIterator[None]:  # noqa: B008
         """Holds a place in the budgets for one request; `guess` serves until there is a mean to go by.
 
         Where only the requests in flight could make it too many, waits until they have ended. Raises

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import dataclasses
 import html
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from cotkit import aio
@@ -47,8 +47,9 @@ class ChatModel:
     fallbacks: asked in this order when the first cannot answer; a ChatModel, or a dict of options, which
         takes over the sampling parameters it does not set.
     max_concurrency, max_requests_per_minute: never more in flight, or a minute; 429s lower the former for a
-        while. max_retries: of one call, for faults that pass. timeout: seconds from sending a request to
-        the end of its answer.
+        while. The cap is this object's: use one ChatModel for several roles of one endpoint.
+    max_retries: of one call, for faults that pass. timeout: seconds from sending a request to the end of its
+        answer.
     temperature, top_p, max_tokens, seed, stop, extra_body: sent when set; each call may override them.
     structured: "auto" tries json_schema, then json_object, then the prompt alone.
     price: (US dollars per million prompt tokens, per million completion tokens); None = the shipped table.
@@ -85,6 +86,7 @@ class ChatModel:
         name: str | None = None,
         client: Any = None,
         clock: Clock | None = None,
+        revive: Callable[[], str] | None = None,  # `local_model`'s: see Endpoint
     ):
         options = EndpointOptions(
             model=model,
@@ -107,7 +109,7 @@ class ChatModel:
             endpoint_name=endpoint_name,
         )
         self.model, self.name = model, name or model
-        self.endpoints = [Endpoint(options, client, clock)]
+        self.endpoints = [Endpoint(options, client, clock, revive)]
         for fallback in fallbacks:
             if isinstance(fallback, ChatModel):
                 self.endpoints += fallback.endpoints

@@ -14,8 +14,10 @@ from typing import Any
 
 from cotkit.chat.errors import Failure, classify
 
-_CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
+MOST_TOKENS = 2**53  # more counts nothing; JSON's numbers are exact up to here, SQLite's end at 2**63
+
 _TAG = re.compile(r"</?think>")
+_CODE_OR_TAG = re.compile(r"```.*?```|`[^`\n]*`|</?think>", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,13 @@ class Reply:
 
 def read_completion(body: Any) -> Reply:
     """The Reply in a decoded body. Raises Failure ("malformed", or what an error inside a 200 says)."""
+    try:
+        return _read_body(body)
+    except RecursionError:
+        raise Failure("malformed", "the body is JSON nested too deeply") from None
+
+
+def _read_body(body: Any) -> Reply:
     if not isinstance(body, Mapping):
         raise Failure("malformed", f"the body is no chat completion: {str(body)[:200]!r}")
     choices = body.get("choices")
@@ -76,7 +85,8 @@ def _details(usage: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    counts = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_TOKENS
+    return value if counts else None
 
 
 def _read_choice(choice: Any, thought_in_secret: bool) -> Answer:
@@ -167,9 +177,8 @@ def split_think(text: str) -> tuple[str, str | None, bool]:
     """
     if "think>" not in text:
         return text, None, False
-    code = [match.span() for match in _CODE.finditer(text)]
     tags = list(_TAG.finditer(text))
-    plain = [tag for tag in tags if not any(a <= tag.start() < b for a, b in code)]
+    plain = [match for match in _CODE_OR_TAG.finditer(text) if match[0][0] == "<"]
     if not text.lstrip().startswith("<think>"):
         if plain and plain[0][0] == "</think>":
             return text[plain[0].end() :].lstrip(), text[: plain[0].start()].strip(), False

@@ -4,6 +4,8 @@ A model asked for JSON writes `\\frac` where JSON wants `\\\\frac`. Some of thos
 something else: `\\f` is a form feed, `\\t` a tab, `\\n` a new line. So escapes are mended before the JSON is
 parsed, by what follows the backslash (`_kept`), and never afterwards. Nothing is guessed beyond that and a
 trailing comma: text without exactly one object that fits is a ParseError, which a re-ask can quote.
+
+It runs in the engine's loop, so every step takes time linear in the text, and the search is bounded.
 """
 
 from __future__ import annotations
@@ -18,10 +20,15 @@ import pydantic
 
 from cotkit.prompts import load
 
-STARTS_TRIED = 200  # opening brackets of prose looked at before giving up
+LONGEST_TEXT = 200_000  # characters, some 50,000 tokens
+STARTS_TRIED = 200  # opening brackets of prose looked at before giving up ...
+SCANNED_IN_VAIN = 400_000  # ... or characters behind those that do not close
 
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
-_TRAILING_COMMA = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])', re.DOTALL)
+# Strings are matched possessively, one without an end too: to look at it again would take quadratic time.
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
+_TRAILING_COMMA = re.compile(r'("(?:[^"\\]|\\.)*+"?)|,(?=\s*+[}\]])', re.DOTALL)
+_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|(?P<endless>))|[{}\[\]]', re.DOTALL)
+_PLAIN_BRACKET = re.compile(r"[{}\[\]]")
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|[A-Za-z]+|.)", re.DOTALL)
 _NUMBER = re.compile(r"\s*[-+]?\d+(\.\d+)?([eE][-+]?\d+)?\s*")
 
@@ -104,6 +111,8 @@ def parse_object(text: str, schema: type[pydantic.BaseModel] | Mapping[str, Any]
     Raises ParseError when nothing fits, or when different objects do.
     """
     as_json = json_schema(schema)
+    if len(text) > LONGEST_TEXT:
+        raise ParseError(f"it is {len(text)} characters long: too long to look for a JSON object")
     opening = "{[" if as_json.get("type") == "array" else "{"
     fitting, complaint = [], None
     for snippet in _snippets(text, opening):
@@ -126,10 +135,16 @@ def parse_object(text: str, schema: type[pydantic.BaseModel] | Mapping[str, Any]
 
 def _snippets(text: str, opening: str) -> Iterator[str]:
     """The outermost bracketed parts of the text, quoted brackets skipped."""
-    position, tried = 0, 0
-    while tried < STARTS_TRIED and (start := _next(text, opening, position)) >= 0:
+    position = tried = in_vain = 0
+    ends: dict[int, int | None] = {}
+    while tried < STARTS_TRIED and in_vain < SCANNED_IN_VAIN:
+        if (start := _next(text, opening, position)) < 0:
+            return
         tried += 1
-        end = _end_of(text, start)
+        if start not in ends:
+            ends |= _ends(text, start)
+            in_vain += len(text) - start if ends[start] is None else 0
+        end = ends[start]
         if end is not None:
             yield text[start:end]
         position = start + 1 if end is None else end
@@ -139,19 +154,28 @@ def _next(text: str, opening: str, position: int) -> int:
     return min((i for i in (text.find(bracket, position) for bracket in opening) if i >= 0), default=-1)
 
 
-_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
-
-
-def _end_of(text: str, start: int) -> int | None:
-    depth = 0
-    for match in _BRACKET.finditer(text, start):
+def _ends(text: str, start: int) -> dict[int, int | None]:
+    """{opening bracket: end of what it opens}, from the one at `start` up to its end; None = it has none."""
+    ends: dict[int, int | None] = {}
+    still_open = []
+    for match in _brackets(text, start):
         if match[0] in "{[":
-            depth += 1
+            ends[match.start()] = None
+            still_open.append(match.start())
         elif match[0] in "}]":
-            depth -= 1
-            if depth == 0:
-                return match.end()
-    return None
+            ends[still_open.pop()] = match.end()
+            if not still_open:
+                break
+    return ends
+
+
+def _brackets(text: str, start: int) -> Iterator[re.Match[str]]:
+    """The strings and brackets from `start` on; a quote that nothing closes is a word, as are later ones."""
+    for match in _BRACKET.finditer(text, start):
+        if match["endless"] is not None:
+            yield from _PLAIN_BRACKET.finditer(text, match.start())
+            return
+        yield match
 
 
 def _loads(snippet: str) -> Any:
@@ -218,7 +242,7 @@ def _means_latex(escape: re.Match[str], escapes: bool, latex: bool) -> bool:
     r"""For `\nu` and the like: LaTeX, unless this writer escapes properly, or a sentence ends before it."""
     if escapes:
         return False
-    before = escape.string[: escape.start()]
+    before = escape.string[max(0, escape.start() - 2) : escape.start()]
     return latex or not (before.endswith("\\n") or before[-1:] in _SENTENCE_END)
 
 

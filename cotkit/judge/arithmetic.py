@@ -1,8 +1,8 @@
 """Reading arithmetic in prose: `3 boxes × 6 pens` is 18, exactly, without `eval`.
 
-`tokens(line)` cuts a plain line into numbers, operators, words and breaks. `Reader(tokens).runs()` finds
-the longest runs that are expressions; words behind a number are its unit. `evaluate(node)` computes a run
-with fractions. What cannot be read (a variable, a function, a number past the bounds) ends the run or has
+`tokens(line)` cuts a plain line into numbers, operators, words and breaks. `Reader(tokens).spans()` finds
+the longest spans that are expressions; words behind a number are its unit. `evaluate(node)` computes a span
+with fractions. What cannot be read (a variable, a function, a number past the bounds) ends the span or has
 no value: nothing is guessed, and every step is bounded.
 """
 
@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
+
+from cotkit.verify import VULGAR
 
 MAX_DIGITS, MAX_POWER, MAX_BITS = 40, 64, 4096
 MAX_DEPTH, MAX_TERMS, MAX_UNIT_WORDS = 30, 150, 8
@@ -28,7 +30,7 @@ _TOKEN = re.compile(
             | (?:\d{1,3}(?:,\d{3})+ | \d{1,2}(?:,\d\d)+,\d{3})(?!\d)
             | \d+)(?:\.\d+)?(?:[eE][-+]?\d{1,3}\b)?
             | \.\d+)
-    |(?P<vulgar>[½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞])
+    |(?P<vulgar>[VULGAR])
     |(?P<raised>[²³])
     |(?P<by>(?<=\d)[xX](?=[ ]?[\d.($€£]) | multiplied[ ]by\b)
     |(?P<over>divided[ ]by\b)
@@ -38,14 +40,11 @@ _TOKEN = re.compile(
     |(?P<eq>[=≈])
     |(?P<open>[(\[])|(?P<close>[)\]])|(?P<percent>%)|(?P<currency>[$€£¥₹])
     |(?P<word>[^\W\d_](?:[\w'’]|-(?=[^\W\d_]))*(?:\^\(?-?\d\)?)?[²³]?)
-    |(?P<break>.)""",
+    |(?P<break>.)""".replace("[VULGAR]", f"[{''.join(VULGAR)}]"),
     re.VERBOSE | re.DOTALL,
 )
 _SIGNS = {"−": "-", "–": "-", "×": "*", "✕": "*", "·": "*", "⋅": "*", "∙": "*", "∗": "*", "÷": "/",
           "∕": "/", "**": "^"}  # fmt: skip
-_VULGAR = {"½": (1, 2), "⅓": (1, 3), "⅔": (2, 3), "¼": (1, 4), "¾": (3, 4), "⅕": (1, 5), "⅖": (2, 5),
-           "⅗": (3, 5), "⅘": (4, 5), "⅙": (1, 6), "⅚": (5, 6), "⅛": (1, 8), "⅜": (3, 8), "⅝": (5, 8),
-           "⅞": (7, 8)}  # fmt: skip
 # Words that begin a new thought: a number before them is no part of what follows.
 CLAUSE = {"and", "then", "so", "which", "where", "let", "if", "with", "because", "while", "but", "or", "thus",
           "hence", "therefore", "since", "when", "gives"}  # fmt: skip
@@ -92,7 +91,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class Span:
     """The longest expression that begins at tokens[start]; it ends before tokens[end]."""
 
     node: Node
@@ -140,7 +139,7 @@ def _number(token: Token) -> Token:
     if len(token.text) > MAX_DIGITS:
         return replace(token, kind="break")
     if token.kind == "vulgar":
-        return replace(token, kind="num", value=Fraction(*_VULGAR[token.text]), decimals=-1)
+        return replace(token, kind="num", value=Fraction(VULGAR[token.text]), decimals=-1)
     if token.kind == "mixed":
         whole, top, bottom = map(int, re.split("[ /]", token.text))
         if not 0 < top < bottom:
@@ -181,17 +180,17 @@ class Reader:
         self.tokens, self.tight, self.asides = found, tight, asides
         self._unreadable: set[int] = set()  # brackets that were tried: each is read once
 
-    def runs(self) -> list[Run]:
+    def spans(self) -> list[Span]:
         """Expressions from left to right, none overlapping."""
-        runs, i = [], 0
+        spans, i = [], 0
         while i < len(self.tokens):
             read = self._sum(i, 0) if self._starts(i) else None
             if read is None:
                 i += 1
             else:
-                runs.append(Run(read[0], i, read[1]))
+                spans.append(Span(read[0], i, read[1]))
                 i = read[1]
-        return runs
+        return spans
 
     def _starts(self, i: int) -> bool:
         if self._kind(i) != "op":

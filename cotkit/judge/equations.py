@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 
-from cotkit.judge.arithmetic import CLAUSE, Node, Percent, Reader, Run, Token, Unreadable, evaluate, tokens
+from cotkit.judge.arithmetic import CLAUSE, Node, Percent, Reader, Span, Token, Unreadable, evaluate, tokens
 from cotkit.judge.doubts import changed_by, doubtful, is_letter
 from cotkit.judge.plain import plain_lines
 
@@ -91,8 +91,8 @@ def _chain(text: str, line: int, exact: dict[Fraction, Fraction]) -> Iterator[St
 class _Reading:
     """One way to read the two sides. `sure` False: good for finding that a step holds, not that it fails."""
 
-    left: Run
-    right: Run
+    left: Span
+    right: Span
     sure: bool
 
 
@@ -172,9 +172,9 @@ class _Pair:
         return not _REMAINDER.isdisjoint(self._words_ahead(5))
 
 
-def _end(found: list[Token], run: Run) -> int:
+def _end(found: list[Token], span: Span) -> int:
     """Where an expression ends in the text, its last unit words left out."""
-    return next(t.end for t in reversed(found[run.start : run.end]) if t.kind not in ("word", "$"))
+    return next(t.end for t in reversed(found[span.start : span.end]) if t.kind not in ("word", "$"))
 
 
 def _modes(reading: _Reading) -> tuple[Percent, ...]:
@@ -182,27 +182,27 @@ def _modes(reading: _Reading) -> tuple[Percent, ...]:
     return _PERCENT if percent else _PERCENT[:1]
 
 
-def _left_side(found: list[Token], tight: bool, asides: bool) -> tuple[Run, bool] | None:
+def _left_side(found: list[Token], tight: bool, asides: bool) -> tuple[Span, bool] | None:
     """The expression that ends at the equality sign, and whether it surely begins where it seems to."""
-    runs = Reader(found, tight, asides).runs()
-    if not runs:
+    spans = Reader(found, tight, asides).spans()
+    if not spans:
         return None
-    run = runs[-1]
-    tail = found[run.end :]
+    span = spans[-1]
+    tail = found[span.end :]
     words = {token.text.lower() for token in tail if token.kind == "word"}
     if any(token.kind not in ("word", ")", "$") for token in tail) or words & CLAUSE:
         return None
-    sure = not any(is_letter(word) for word in words) and not _share(run.node)
-    before = found[run.start - 1] if run.start else None
+    sure = not any(is_letter(word) for word in words) and not _share(span.node)
+    before = found[span.start - 1] if span.start else None
     if before is None:
-        return run, sure
-    touches = before.end == found[run.start].start
+        return span, sure
+    touches = before.end == found[span.start].start
     if before.text == "√" or (touches and before.kind in ("word", ")")):  # sqrt, f(2), (x + 1)(3)
         return None
     if before.kind == "op":  # a dash between words, or a term that cannot be read
-        return (run, False) if before.text == "-" and not touches else None
-    spaced_thousands = before.kind == "num" and len(found[run.start].text) == 3
-    return run, sure and not spaced_thousands and not changed_by(_words_before(found, run.start))
+        return (span, False) if before.text == "-" and not touches else None
+    spaced_thousands = before.kind == "num" and len(found[span.start].text) == 3
+    return span, sure and not spaced_thousands and not changed_by(_words_before(found, span.start))
 
 
 def _words_before(found: list[Token], end: int) -> list[str]:
@@ -212,22 +212,22 @@ def _words_before(found: list[Token], end: int) -> list[str]:
     return [token.text.lower() for token in found[start:end]]
 
 
-def _right_side(found: list[Token], tight: bool, asides: bool) -> tuple[Run, bool] | None:
+def _right_side(found: list[Token], tight: bool, asides: bool) -> tuple[Span, bool] | None:
     """The expression that begins at the equality sign, and whether it surely ends where it seems to."""
-    runs = Reader(found, tight, asides).runs()
-    if not runs:
+    spans = Reader(found, tight, asides).spans()
+    if not spans:
         return None
-    run = runs[0]
-    lead = [token.text.lower() for token in found[: run.start]]
-    if len(lead) > 4 or any(t.kind not in ("word", "$") for t in found[: run.start]):
+    span = spans[0]
+    lead = [token.text.lower() for token in found[: span.start]]
+    if len(lead) > 4 or any(t.kind not in ("word", "$") for t in found[: span.start]):
         return None
     if any(word in CLAUSE or is_letter(word) for word in lead):
         return None
-    after = found[run.end] if run.end < len(found) else None
+    after = found[span.end] if span.end < len(found) else None
     goes_on = after is not None and (
         after.kind == "op" or after.text in "!√" or (after.kind in ("(", "word") and len(after.text) == 1)
     )
-    return run, not goes_on
+    return span, not goes_on
 
 
 def _share(node: Node) -> bool:

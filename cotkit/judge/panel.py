@@ -19,7 +19,11 @@ COMBINE = {"median": statistics.median, "min": min, "mean": statistics.fmean}
 
 
 class JudgePanel(Judge):
-    """Combines judges by `rule`: "median" (odd one out has no say), "min" (all must agree), "mean"."""
+    """Combines judges by `rule`: "median" (odd one out has no say), "min" (all must agree), "mean".
+
+    Raises ValueError for another rule, fewer than two judges, two of one name, or judges whose scores lie in
+    different ranges; TypeError for what is no judge.
+    """
 
     def __init__(
         self,
@@ -29,6 +33,10 @@ class JudgePanel(Judge):
         name: str = "panel",
     ):
         self.judges, self.rule = list(judges), rule
+        if strange := [
+            type(judge).__name__ for judge in self.judges if not callable(getattr(judge, "ajudge", None))
+        ]:
+            raise TypeError(f"a panel is made of judges, got {', '.join(strange)}")
         if rule not in COMBINE:
             raise ValueError(f"unknown rule {rule!r}: use one of {', '.join(COMBINE)}")
         if len(self.judges) < 2:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import re
 
+from cotkit.verify import FONT_COMMANDS, brace_pairs
+
 MAX_LINE = 20_000  # characters of one line that are read
 MAX_NESTING = 30
 
@@ -21,12 +23,10 @@ _SIGNS = {
     "left": "", "right": "", "big": "", "Big": "", "bigl": "", "bigr": "", "displaystyle": "", "limits": "",
     "quad": " ¦ ", "qquad": " ¦ ", "sqrt": "√", "pounds": "£", "euro": "€",
 }  # fmt: skip
-_WRAPPERS = {"text", "textbf", "textit", "mathrm", "mathbf", "mathit", "operatorname", "mbox", "emph"}
 _BOXES = {"boxed", "fbox"}
 _FRACTIONS = {"frac", "dfrac", "tfrac", "cfrac"}
 # $3 + 4 = 7$, not $3 + $4: signs stand right at both ends of a formula
 _MATH = re.compile(r"(?<!\\)\$(?=\S)([^$\n]*[=+*/\\^×÷-][^$\n]*)(?<=[^\s\\])\$(?![\d<])")
-_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 _COMMAND = re.compile(r"\\([A-Za-z]+|.)", re.DOTALL)
 _DOUBLED = re.compile(r"\\\\(?=(?:[dt]?frac|boxed|times|cdot|div|text|approx|left|right)\b|[$%])")
 _LIST_MARK = re.compile(
@@ -86,10 +86,10 @@ def _latex(text: str, depth: int = 0) -> str:
             bottom, at = _argument(text, at, pairs)
             top, bottom = _latex(top, depth + 1).strip(), _latex(bottom, depth + 1).strip()
             out.append(_fraction(out[-1][-1:], top, bottom))
-        elif name in _WRAPPERS or name in _BOXES:
+        elif name in FONT_COMMANDS or name in _BOXES:
             inside, at = _argument(text, at, pairs)
             inside = _latex(inside, depth + 1)
-            out.append(f" {inside} " if name in _WRAPPERS else inside)
+            out.append(f" {inside} " if name in FONT_COMMANDS else inside)
         elif name in ("begin", "end"):
             _, at = _argument(text, at, pairs)
         elif name in _SIGNS:
@@ -130,14 +130,3 @@ def _argument(text: str, at: int, pairs: dict[int, int]) -> tuple[str, int]:
         return text[at], at + 1
     end = pairs.get(at, len(text))
     return text[at + 1 : end], end + 1
-
-
-def brace_pairs(text: str) -> dict[int, int]:
-    """Position of each closed `{` -> position of its `}`; escaped braces are no braces."""
-    pairs, open_at = {}, []
-    for match in _BRACE.finditer(text):
-        if match[0] == "{":
-            open_at.append(match.start())
-        elif match[0] == "}" and open_at:
-            pairs[open_at.pop()] = match.start()
-    return pairs

@@ -35,7 +35,11 @@ class RewardModelJudge(Judge):
     `dimensions`: the names it gives. Without them they are known after its first answer, and a typo in a
     threshold is found only then. An answer with other names is refused.
     `scale`: (low, high) of its rewards, to store them on 0..1; None keeps them as they are.
-    An exception in the function is a failed judgement ("TypeError: ..."), not tried again.
+    An exception in the function, `sys.exit` too, is a failed judgement ("TypeError: ..."), not tried again.
+
+    Raises TypeError for what is no reward model (a text, a function that does not take two texts) or
+    `dimensions` that are one text, ValueError for a scale that is not (low, high) with low < high, for no or
+    repeated dimensions, for less than one thread.
     """
 
     def __init__(
@@ -75,13 +79,17 @@ class RewardModelJudge(Judge):
         name: str | None = None,
         **options: Any,
     ) -> RewardModelJudge:
-        """A reward model behind HTTP. `api_key_env` is the NAME of the variable that holds the key.
+        """A reward model behind HTTP. `api_key_env` is the NAME of the variable that holds the key, "" for an
+        endpoint on the internet that wants none.
 
         `kind="chat_content"`: a chat API that gets the problem as user and the trace as assistant message
         and answers with a number, `name:number` pairs or a JSON object of numbers. `"chat_logprobs"`: the
         same with the rewards in the logprobs (token = name, logprob = reward). `options` go to ChatModel.
         `"score"`: a POST to `base_url` + "/score", or to `base_url` itself when it ends in /score,
-        /classify or /pooling (see `reward_sources.ScoreReward`). Its one option is `timeout` (60 s).
+        /classify or /pooling (see `reward_sources.ScoreReward`). Options: `timeout` (60 s),
+        `max_concurrency` (16).
+        Raises ValueError for an unknown kind, an address that is none or that holds a key, a variable that
+        is not set; TypeError for an unknown option.
         """
         if kind not in ("chat_content", "chat_logprobs", "score"):
             raise ValueError(f"unknown kind {kind!r}: use 'chat_content', 'chat_logprobs' or 'score'")
@@ -102,7 +110,7 @@ class RewardModelJudge(Judge):
             if error.stops_run:
                 raise
             return self._failed(f"{error.kind}: {error}"[:ERROR_LENGTH])
-        except Exception as error:  # noqa: BLE001 - the user's function may raise anything; the run goes on
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the user's function may raise anything
             return self._failed(f"{type(error).__name__}: {error}"[:ERROR_LENGTH], call=call)
         return Judgement(scores=scores, judge=self.name, call=call)
 

@@ -8,18 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import functools
+import hashlib
 import inspect
 import json
-import os
-import random
+import math
 import re
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from cotkit.chat import ModelError
+from cotkit.chat import ModelError, checked_url, classify_failure, read_key
+from cotkit.keys import scrub
+from cotkit.records import Completion
 
-ATTEMPTS, FIRST_WAIT_S, LONGEST_WAIT_S = 4, 0.5, 30.0  # of a score call: 429, 5xx, timeouts, connections
+RETRIES = 3  # of a score call
+MESSAGE_LENGTH = 400  # an error page is not worth more
 
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _PAIR = re.compile(rf"\s*['\"*]*([^\W\d][\w \-./]*?)['\"*]*\s*[:=]\s*({_NUMBER})\s*")
@@ -57,8 +62,14 @@ class FunctionReward:
             return await self._ask(problem, trace), None
         if self._pool is None:
             self._pool = concurrent.futures.ThreadPoolExecutor(self.threads, "cotkit-reward")
-        answer = await asyncio.get_running_loop().run_in_executor(self._pool, self._ask, problem, trace)
+        answer = await asyncio.get_running_loop().run_in_executor(self._pool, self._call, problem, trace)
         return (await answer if inspect.isawaitable(answer) else answer), None
+
+    def _call(self, problem: str, trace: str) -> Any:
+        try:
+            return self._ask(problem, trace)
+        except (StopIteration, SystemExit) as error:  # no future can carry these; they would end the loop
+            raise RuntimeError(f"{type(error).__name__}: {error}") from error
 
     def describe(self) -> dict[str, Any]:
         return {"function": self.name}
@@ -107,102 +118,98 @@ class ChatReward:
 
 
 class ScoreReward:
-    """A plain HTTP score call: one POST a trace. Its calls are in no ledger and no cache.
+    """A plain HTTP score call: one POST a trace, cached and counted in the run's ledger (cost unknown).
 
     To `.../score` (vLLM's cross-encoders) go {"model", "text_1": problem, "text_2": trace}; to
     `.../classify` and `.../pooling` {"model", "messages": [user, assistant]}. What comes back: see
-    `read_score`. 429, 5xx, timeouts and lost connections are tried again, Retry-After is honoured.
+    `read_score`. OpenAI's client sends them: 429, 5xx, timeouts and lost connections are tried again.
     """
 
-    def __init__(self, base_url: str, model: str, api_key_env: str | None, timeout: float = 60.0):
-        parts = urlsplit(base_url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"base_url {base_url!r} is no http(s) address")
-        if not timeout > 0:
+    def __init__(
+        self,
+        base_url: str,
+        model: str,
+        api_key_env: str | None,
+        timeout: float = 60.0,
+        max_concurrency: int = 16,
+    ):
+        url = checked_url(base_url)
+        if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout < math.inf:
             raise ValueError(f"timeout must be a positive number of seconds, got {timeout!r}")
-        url = base_url.rstrip("/")
+        self._key = read_key(api_key_env, url)
         ready = url.rsplit("/", 1)[-1] in ("score", "classify", "pooling")
         self.url, self.name, self.timeout = (url if ready else f"{url}/score"), model, timeout
-        self.endpoint = f"{parts.hostname}:{parts.port}" if parts.port else parts.hostname
-        self._key = None
-        if api_key_env is not None:
-            self._key = os.environ.get(api_key_env)
-            if not self._key:
-                raise ValueError(f"environment variable {api_key_env!r} (api_key_env) is not set")
+        if isinstance(max_concurrency, bool) or not isinstance(max_concurrency, int) or max_concurrency < 1:
+            raise ValueError(f"max_concurrency must be at least 1, got {max_concurrency!r}")
+        self._places = asyncio.Semaphore(max_concurrency)
         self._client, self._loop = None, None
 
-    async def rewards(self, problem: str, trace: str, ledger: object) -> tuple[Any, dict[str, Any]]:
+    async def rewards(self, problem: str, trace: str, ledger: Any) -> tuple[Any, dict[str, Any]]:
         body: dict[str, Any] = {"model": self.name}
         if self.url.endswith("/score"):
             body |= {"text_1": problem, "text_2": trace}
         else:
             body |= {"messages": conversation(problem, trace)}
-        for attempt in range(ATTEMPTS):
-            try:
-                answer = await self._post(body)
-            except _Failure as failure:
-                if failure.wait is None or attempt == ATTEMPTS - 1:
-                    stops_run = failure.kind in ("auth", "not_found")
-                    raise ModelError(failure.kind, str(failure), stops_run=stops_run) from None
-                usual = random.uniform(0, FIRST_WAIT_S * 2**attempt)
-                await asyncio.sleep(min(failure.wait, LONGEST_WAIT_S) if failure.wait >= 0 else usual)
-            else:
-                call = {"model": self.name, "endpoint": self.endpoint, "failed_attempts": attempt}
-                return read_score(answer), call
+        host = urlsplit(self.url).netloc
+        call = {"model": self.name, "endpoint": host}
+        if ledger is None:
+            return read_score(await self._post(host, body)), call
+        key = hashlib.sha256(json.dumps([self.url, body]).encode()).digest()
+        async with ledger.turn(key):
+            if found := ledger.find([key], "judge"):
+                return read_score(json.loads(found[0].text)), call
+            answer = await self._counted(host, body, key, ledger)
+        return read_score(answer), call
 
-    async def _post(self, body: dict[str, Any]) -> Any:
-        import httpx
+    async def _counted(self, host: str, body: dict[str, Any], key: bytes, ledger: Any) -> Any:
+        """The answer, asked within the budgets and recorded."""
+        record = functools.partial(ledger.record, role="judge", endpoint=host, model=self.name)
+        async with ledger.reserved("judge"):
+            started = time.monotonic()
+            try:
+                answer = await self._post(host, body)
+            except ModelError as error:
+                record(kind=error.kind, seconds=time.monotonic() - started)
+                raise
+            stored = Completion(text=json.dumps(answer), model=self.name, endpoint=host)
+            record(kind=None, seconds=time.monotonic() - started, answers=[(key, stored)])
+        return answer
+
+    async def _post(self, host: str, body: dict[str, Any]) -> Any:
+        import openai
 
         try:
-            reply = await self._http().post(self.url, json=body)
-        except httpx.TimeoutException:
-            raise _Failure("timeout", f"{self.endpoint} gave no answer within {self.timeout:g} s") from None
-        except httpx.TransportError as error:
-            raise _Failure("connection", f"{self.endpoint}: {type(error).__name__}: {error}") from None
-        if reply.status_code == 200:
-            try:
-                return reply.json()
-            except ValueError:
-                raise _Failure("malformed", f"{self.endpoint} answered no JSON", wait=None) from None
-        said = f"{self.endpoint} answered {reply.status_code}: {reply.text[:200]}"
-        said = said.replace(self._key, "***") if self._key else said
-        if reply.status_code == 429 or reply.status_code >= 500:
-            kind = "rate_limit" if reply.status_code == 429 else "server"
-            raise _Failure(kind, said, _retry_after(reply.headers))
-        kind = {401: "auth", 403: "auth", 404: "not_found"}.get(reply.status_code, "bad_request")
-        raise _Failure(kind, said, wait=None)
+            async with self._places:
+                return await self._open().post(self.url, cast_to=object, body=body)
+        except openai.APIStatusError as error:
+            failed = classify_failure(error.status_code, error.response.headers, error.body)
+            kind, message = failed.kind, failed.message
+        except openai.APITimeoutError:
+            kind, message = "timeout", f"no answer within {self.timeout:g} s"
+        except openai.APIConnectionError as error:
+            kind, message = "connection", str(error.__cause__ or error)
+        # outside of `except`: a traceback must not show the client's own error, key and all
+        said = scrub(f"{host}: {message}", [self._key or ""])
+        raise ModelError(kind, said[:MESSAGE_LENGTH], stops_run=kind in ("auth", "not_found", "quota"))
 
-    def _http(self) -> Any:
-        import httpx
+    def _open(self) -> Any:
+        import openai
 
         loop = asyncio.get_running_loop()
         if self._client is None or self._loop is not loop:  # connections belong to the loop they were made in
-            headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
-            self._client, self._loop = httpx.AsyncClient(headers=headers, timeout=self.timeout), loop
+            key = self._key or "none"
+            self._client = openai.AsyncOpenAI(api_key=key, timeout=self.timeout, max_retries=RETRIES)
+            self._client.organization = self._client.project = None  # OpenAI's own business
+            self._loop = loop
         return self._client
 
     def describe(self) -> dict[str, Any]:
-        return {"score_url": self.url.split("?")[0], "model": self.name}
+        return {"score_url": self.url, "model": self.name}
 
     async def aclose(self) -> None:
         if self._client is not None and self._loop is asyncio.get_running_loop():
-            await self._client.aclose()
+            await self._client.close()
         self._client = None
-
-
-class _Failure(Exception):
-    """A post that gave no score. `wait`: seconds before the next try, -1 = as usual, None = no next try."""
-
-    def __init__(self, kind: str, message: str, wait: float | None = -1):
-        super().__init__(message)
-        self.kind, self.wait = kind, wait
-
-
-def _retry_after(headers: Mapping[str, str]) -> float:
-    try:
-        return max(0.0, float(headers.get("retry-after", "")))
-    except ValueError:
-        return -1
 
 
 def read_content(text: str) -> float | dict[str, float]:

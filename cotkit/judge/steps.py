@@ -26,7 +26,7 @@ from cotkit.judge.arithmetic import Reader, Unreadable, evaluate, tokens
 from cotkit.judge.base import Judge
 from cotkit.judge.doubts import is_letter
 from cotkit.judge.equations import ANNOTATION, Step, find_steps
-from cotkit.judge.plain import brace_pairs, plain, plain_lines
+from cotkit.judge.plain import plain, plain_lines
 from cotkit.problems import Problem
 from cotkit.records import Dimension, Extraction, Judgement
 
@@ -47,11 +47,16 @@ _CUT = ("thinking_not_finished", "unclosed_box", "unclosed_answer_tag")
 
 
 class StepJudge(Judge):
-    """Judges a trace by recomputing it. Needs no model and no reference; see the module's docstring."""
+    """Judges a trace by recomputing it. Needs no model and no reference; see the module's docstring.
+
+    `name` tells it from others in a panel and in a run's records; TypeError where it is no text.
+    """
 
     calls_model = False
 
     def __init__(self, name: str = "steps"):
+        if not isinstance(name, str):
+            raise TypeError(f"name must be a text, got {type(name).__name__}")
         super().__init__(name, tuple(d.name for d in DIMENSIONS))
         self.dimensions, self.note = DIMENSIONS, ", a program: no model, no reference"
 
@@ -150,17 +155,17 @@ class Stated:
     def read(cls, text: str) -> Stated | None:
         """The one number of an answer like `18`, `$1,200`, `x = 5`, `18 pens`, `\frac{1}{2}`; else None."""
         found = tokens(plain(text).rpartition("=")[2])
-        runs = Reader(found).runs()
-        if len(runs) != 1 or any(is_letter(word) for node in runs[0].node.walk() for word in node.unit):
+        spans = Reader(found).spans()
+        if len(spans) != 1 or any(is_letter(word) for node in spans[0].node.walk() for word in node.unit):
             return None
-        outside = [*found[: runs[0].start], *found[runs[0].end :]]
+        outside = [*found[: spans[0].start], *found[spans[0].end :]]
         if any(token.kind not in ("word", "$", "break") or token.text in "¦√" for token in outside):
             return None
         try:
-            values = {evaluate(runs[0].node, "share"), evaluate(runs[0].node, "plain")}
+            values = {evaluate(spans[0].node, "share"), evaluate(spans[0].node, "plain")}
         except Unreadable:
             return None
-        return cls(tuple(values), max(0, runs[0].node.decimals))
+        return cls(tuple(values), max(0, spans[0].node.decimals))
 
     def follows_from(self, result: Fraction) -> bool:
         """Equal to a result, or that result rounded (up, down or to the nearest) to the digits shown."""
@@ -189,7 +194,7 @@ def numbers_in(text: str) -> set[Fraction]:
 def boxed(trace: str) -> list[str]:
     """The contents of the boxes behind the last </think>, empty and unclosed ones left out."""
     visible = trace[trace.rfind("</think>") + 1 :]
-    pairs = brace_pairs(visible)
+    pairs = verify.brace_pairs(visible)
     starts = [match.end() - 1 for match in _BOX.finditer(visible) if match.end() - 1 in pairs]
     return [visible[start + 1 : pairs[start]] for start in starts[-50:] if pairs[start] > start + 1]
 

@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from cotkit import __version__
+from cotkit.keys import is_secret_name, looks_like_a_key
 from cotkit.records import Candidate, Row
 from cotkit.runs.journal import dump_json
 from cotkit.runs.shapes import COLUMNS, PAIR_COLUMNS

@@ -12,7 +12,8 @@ from cotkit.verify.answer_keys import answer_key
 from cotkit.verify.audit import audit, audit_files
 from cotkit.verify.audit_report import AuditReport, Finding, findings_table
 from cotkit.verify.check import acheck_answer, check_answer
-from cotkit.verify.extraction import extract, extract_answer, reference_answer
+from cotkit.verify.extraction import brace_pairs, extract, extract_answer, reference_answer
+from cotkit.verify.notation import FONT_COMMANDS, VULGAR
 from cotkit.verify.policy import ANSWER_TYPES, AnswerPolicy
 from cotkit.verify.sandbox import (
     Isolation,
@@ -26,6 +27,8 @@ from cotkit.verify.sandbox import (
 
 __all__ = [
     "ANSWER_TYPES",
+    "FONT_COMMANDS",
+    "VULGAR",
     "AnswerPolicy",
     "AuditReport",
     "Extraction",
@@ -39,6 +42,7 @@ __all__ = [
     "arun_python",
     "audit",
     "audit_files",
+    "brace_pairs",
     "check_answer",
     "extract",
     "extract_answer",

@@ -7,16 +7,19 @@ answer, different keys do not mean different ones (`x+1` and `1+x`).
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from fractions import Fraction
 
 from cotkit.verify import dates, intervals, items, relations, words
 from cotkit.verify.arithmetic import read_number
 from cotkit.verify.ladder import DEEPEST, without_remark
-from cotkit.verify.normalise import canonical, depth, key
+from cotkit.verify.normalise import canonical, key
 from cotkit.verify.policy import AnswerPolicy
 from cotkit.verify.quantities import read_quantity
 
 LARGEST = 10_000  # bits; Python writes no integer of over 4300 digits out
+Inner = Callable[[str], str]  # the key of a part
 BRACKETS = {"bare": ("", ""), "round": "()", "square": "[]", "curly": ("\\{", "\\}"), "angle": "<>"}
 
 
@@ -29,13 +32,18 @@ def answer_key(answer: str) -> str:
     """
     if not isinstance(answer, str):
         raise TypeError(f"answer_key takes the text of an answer, got {type(answer).__name__}")
-    if len(answer) > AnswerPolicy.longest:
-        return " ".join(answer.split())
+    return key_of(answer) if len(answer) <= AnswerPolicy.longest else " ".join(answer.split())
+
+
+def key_of(answer: str, depth: int = 0) -> str:
+    """The key of an answer, or of a part `depth` levels inside one."""
     text = without_remark(canonical(answer))
-    if depth(text) > DEEPEST:
-        return key(text)
-    for read in (of_number, of_day_or_time, of_choice, of_quantity, of_set, of_relation, of_items, of_words):
+    inner = functools.partial(key_of, depth=depth + 1)
+    for read in (of_number, of_day_or_time, of_choice, of_quantity, of_words):
         if (found := read(text)) is not None:
+            return found
+    for read in (of_set, of_relation, of_items) if depth < DEEPEST else ():
+        if (found := read(text, inner)) is not None:
             return found
     return key(text)
 
@@ -84,40 +92,40 @@ def of_quantity(text: str) -> str | None:
     return amount and " ".join([amount, *(f"{base}^{power}" for base, power in unit.dimension)])
 
 
-def of_set(text: str) -> str | None:
+def of_set(text: str, inner: Inner) -> str | None:
     """Intervals and inequalities with rational ends."""
     found = intervals.read_set(text)
     pieces = intervals.merged(found.pieces) if found and found.clear else None
     if pieces is None:
         return None
     spelled = [
-        f"{'[' if piece.low_closed else '('}{answer_key(piece.low)},{answer_key(piece.high)}"
+        f"{'[' if piece.low_closed else '('}{inner(piece.low)},{inner(piece.high)}"
         f"{']' if piece.high_closed else ')'}"
         for piece in pieces
     ]
     return found.name + " in " * bool(found.name) + ("\\cup".join(spelled) or "\\emptyset")
 
 
-def of_relation(text: str) -> str | None:
+def of_relation(text: str, inner: Inner) -> str | None:
     """`x = 5`, `x = 1 or x = 2`, `x = 1, y = 2`"""
     several = relations.read_assignments(text)
     if isinstance(several, dict):
-        return ",".join(sorted(f"{name}={answer_key(value)}" for name, value in several.items()))
+        return ",".join(sorted(f"{name}={inner(value)}" for name, value in several.items()))
     if several is not None:
         name = key(relations.read_relation(items.split_list(text)[0]).name)
-        return " or ".join(sorted({f"{name}={answer_key(value)}" for value in several.items}))
+        return " or ".join(sorted({f"{name}={inner(value)}" for value in several.items}))
     relation = relations.read_relation(text)
     if relation is None or relation.value is None or len(items.split_list(text)) > 1:
         return None
     name = key(relation.name.casefold() if relation.label else relation.name)
-    return f"{name}={answer_key(relation.value)}" if name else answer_key(relation.value)
+    return f"{name}={inner(relation.value)}" if name else inner(relation.value)
 
 
-def of_items(text: str) -> str | None:
+def of_items(text: str, inner: Inner) -> str | None:
     found = items.read_items(text) if "\\pm" not in text else None
     if found is None:
         return None
-    keys = [answer_key(item) for item in found.items]
+    keys = [inner(item) for item in found.items]
     left, right = BRACKETS[found.kind]
     return left + ",".join(sorted(set(keys)) if found.kind == "curly" else keys) + right
 

@@ -18,6 +18,7 @@ from cotkit.verify.normalise import CACHED, split_top
 from cotkit.verify.verdicts import Outcome, Values, all_true
 from cotkit.verify.words import NONE_OF_IT
 
+MOST_PIECES = 100
 INFINITE = {r"\infty": 1, r"+\infty": 1, r"-\infty": -1}
 NAME = r"(?:[A-Za-z]|\\[a-z]+)(?:_\w|_\{\w+\})?(?:\([a-z]\))?"
 SYMBOL = re.compile(r"(?<![\\A-Za-z])[A-Za-z](?![A-Za-z])")
@@ -140,14 +141,20 @@ def common(parts: list[RealSet | None]) -> RealSet | None:
         return parts[0]
     if any(part is None or not part.name or part.name != parts[0].name for part in parts):
         return None  # (1,2) and (3,4) are two intervals
-    pieces = [both(chosen) for chosen in product(*(part.pieces for part in parts))]
-    return None if None in pieces else RealSet(tuple(pieces), True, parts[0].name)
+    pieces = parts[0].pieces
+    for part in parts[1:]:
+        overlaps = tuple(overlap(*pair) for pair in product(pieces, part.pieces))
+        if None in overlaps or len(overlaps) > MOST_PIECES:
+            return None
+        joined = merged(overlaps)
+        pieces = overlaps if joined is None else tuple(joined)
+    return RealSet(pieces, True, parts[0].name)
 
 
-def both(pieces: tuple[Piece, ...]) -> Piece | None:
-    """The overlap, perhaps empty; None where two ends cannot be put in order."""
-    low = binding({(piece.low, piece.low_closed) for piece in pieces}, 1)
-    high = binding({(piece.high, piece.high_closed) for piece in pieces}, -1)
+def overlap(one: Piece, other: Piece) -> Piece | None:
+    """What lies in both, perhaps nothing; None where two ends cannot be put in order."""
+    low = binding({(piece.low, piece.low_closed) for piece in (one, other)}, 1)
+    high = binding({(piece.high, piece.high_closed) for piece in (one, other)}, -1)
     return low and high and Piece(low[0], high[0], low[1], high[1])
 
 

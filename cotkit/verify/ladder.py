@@ -123,7 +123,8 @@ def number(reference: str, prediction: str, comparison: Comparison) -> Outcome |
             side or quantities.in_thousands(text) for side, text in zip((gold, answer), texts, strict=True)
         }
         same_value = None not in values and len({number.value for number in values}) == 1
-        return Outcome(None, "number", "thousands, a unit or a symbol?") if same_value else None
+        as_number = True if comparison.answer_type == "number" else None
+        return Outcome(as_number, "number", "k, M or B as a number") if same_value else None
     outcome = quantities.compare_values(gold, answer, comparison.rules())
     if outcome.correct is False and any(MIXED_DASHED.fullmatch(text) for text in texts):
         return Outcome(None, "number", "a mixed number or a subtraction?")

@@ -74,10 +74,12 @@ SYNONYMS = [  # (what it becomes, the LaTeX commands that mean it)
 ]
 COMMANDS = {name: new for new, names in SYNONYMS for name in names.split()}
 COMMAND = re.compile(r"\\(left|right)\s*\.|\\([A-Za-z]+)")
-FONTS = re.compile(  # \text-like commands set their content apart, \math-like ones do not
-    r"\\(text|mbox|hbox|textbf|textit|textrm|texttt|textnormal|emph|underline|operatorname\*?"
-    r"|mathrm|mathbf|mathit|mathsf|mathtt|boldsymbol|bm|bf|rm)\s*\{([^{}]*)\}"
+FONT_COMMANDS = re.findall(  # \text-like commands set their content apart, \math-like ones do not
+    r"\w+",
+    "text mbox hbox textbf textit textrm texttt textnormal emph underline operatorname"
+    " mathrm mathbf mathit mathsf mathtt boldsymbol bm bf rm",
 )
+FONTS = re.compile(rf"\\((?:{'|'.join(FONT_COMMANDS)})\*?)\s*\{{([^{{}}]*)\}}")
 MATRIX = re.compile(
     r"\\begin\{(?:(?:[pbB]|small)?matrix|array)\}(?:\{[lcr|\s]*\})?(.*?)\\end\{[a-zA-Z]+\}", re.S
 )

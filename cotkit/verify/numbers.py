@@ -148,7 +148,7 @@ def in_words(text: str) -> Number | None:
     if value is None and "and" in words:  # two and a half
         at = len(words) - 1 - words[::-1].index("and")
         whole, part = whole_in_words(words[:at]), part_in_words(words[at + 1 :])
-        if at == 1 and words[0].isdigit():  # 2 and a half
+        if at == 1 and words[0].isdecimal():  # 2 and a half
             whole = int(words[0])
         value = whole + part if whole is not None and part is not None else None
     if value is None:

@@ -73,6 +73,9 @@ FAULTS = [  # (what comes first, kind, requests until the answer)
     (Reply(raw=b"<html>"), "malformed", 2),
     (Reply(raw=b"\xff\xfe{}"), "malformed", 2),
     (Reply(raw=b'{"object": "list"}'), "malformed", 2),
+    (Reply(raw=b"[" * 100_000), "malformed", 2),
+    (Reply(raw=b'{"created": ' + b"9" * 5000 + b"}"), "malformed", 2),
+    (Reply(status=500, raw=b"[" * 100_000), "server", 2),
     (Reply(raw=b'{"error": {"message": "upstream", "code": 502}}'), "server", 2),
     (Reply(None), "empty", 2),
     (Reply(""), "empty", 2),
@@ -156,6 +159,100 @@ def test_an_answer_without_usage_is_kept_with_unknown_tokens(serve):
         server = serve(lambda r, usage=usage: Reply("4", usage=usage))
         answer = model(server, price=(1, 1)).complete("q")
         assert answer.usage.model_dump() == dict.fromkeys(("prompt_tokens", "completion_tokens", "cost_usd"))
+
+
+def test_an_answer_with_an_impossible_count_is_kept(serve, tmp_path):
+    server = serve(lambda r: Reply("4", usage={"prompt_tokens": 10**30, "completion_tokens": 1}))
+    with CallLedger(tmp_path / "calls.sqlite") as ledger:
+        answers = [model(server, price=(1, 1)).complete("q", ledger=ledger) for _ in range(2)]
+        assert [a.text for a in answers] == ["4", "4"] and answers[1].cached and server.calls == 1
+        assert answers[0].usage.prompt_tokens is None and ledger.totals()["unknown_usage"] == 1
+
+
+# A server of ours, that ends and is started again.
+
+GONE = "http://127.0.0.1:9/v1"  # nobody listens there
+
+
+def revivable(revive, **options) -> ChatModel:
+    return ChatModel("mock", GONE, clock=VirtualClock(), endpoint_name="ours", revive=revive, **options)
+
+
+def test_a_server_that_ended_is_started_again_once_and_the_loop_goes_on_meanwhile(serve):
+    server, other = serve(lambda r: f"to {r.user}"), serve(lambda r: "elsewhere")
+    loop_goes_on, started = threading.Event(), []
+
+    def revive():
+        started.append(loop_goes_on.wait(timeout=20))
+        return server.base_url
+
+    async def both():
+        calls = [asyncio.ensure_future(chat.acomplete(f"q{n}")) for n in range(20)]
+        await model(other).acomplete("hi")
+        loop_goes_on.set()
+        return await asyncio.gather(*calls)
+
+    chat = revivable(revive, max_concurrency=4)
+    answers = aio.run(both())
+    assert [a.text for a in answers] == [f"to q{n}" for n in range(20)]
+    assert started == [True] and server.peak <= 4
+    failed = [attempt for answer in answers for attempt in answer.attempts]
+    assert 1 <= len(failed) <= 4  # those in flight; the others waited for their places
+    assert {(a.kind, a.endpoint) for a in failed} == {("connection", "ours")}
+    assert chat.describe()["endpoints"][0]["endpoint"] == "ours"
+
+
+@pytest.mark.parametrize("retries", [0, 2])
+def test_a_server_that_cannot_be_started_again_stops_the_run_with_the_reason(retries):
+    tries = []
+
+    def revive():
+        tries.append(1)
+        raise RuntimeError("it died; log: here; call it again")
+
+    errors = ask_all(revivable(revive, max_retries=retries, max_concurrency=4), [f"q{n}" for n in range(20)])
+    assert all("it died; log: here; call it again" in str(e) and e.stops_run for e in errors)
+    assert len(tries) == 1
+
+
+def test_a_server_that_ended_is_started_again_even_by_a_call_without_retries(serve):
+    server = serve(lambda r: "4")
+    chat = revivable(lambda: server.base_url, max_retries=0)
+    with pytest.raises(ModelError, match="was started again"):
+        chat.complete("q")
+    assert chat.complete("q").text == "4"
+
+
+def test_a_server_that_ends_at_every_answer_is_given_up(serve):
+    dying = [serve(lambda r: DROPPED) for _ in range(2)]
+    tries = []
+
+    def revive():
+        tries.append(1)
+        return dying[len(tries) % 2].base_url
+
+    with pytest.raises(ModelError, match=r"3 attempts.*had ended and was started again") as error:
+        revivable(revive, max_retries=2).complete("q")
+    assert error.value.kind == "connection" and len(tries) == 3
+
+
+def test_a_dropped_connection_of_a_server_that_still_runs_is_an_ordinary_fault(serve):
+    server = serve(fails_first(DROPPED))
+    chat = model(server, endpoint_name="ours", revive=lambda: server.base_url)
+    answer = chat.complete("q")
+    assert answer.text == "to q" and "started again" not in answer.attempts[0].message
+
+
+def test_a_server_started_again_is_asked_with_its_key_of_now(serve, monkeypatch):
+    server = serve(lambda r: "4")
+    monkeypatch.setenv("OUR_KEY", "first-key")
+
+    def revive():
+        monkeypatch.setenv("OUR_KEY", "second-key")
+        return server.base_url
+
+    revivable(revive, api_key_env="OUR_KEY").complete("q")
+    assert server.log[0].headers["authorization"] == "Bearer second-key"
 
 
 # Parameters an endpoint refuses.

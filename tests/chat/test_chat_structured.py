@@ -3,6 +3,7 @@ r"""Objects out of a model's words; above all: raw LaTeX in JSON strings survive
 from __future__ import annotations
 
 import json
+import time
 from typing import Annotated
 
 import pydantic
@@ -103,6 +104,29 @@ def test_what_does_not_fit_is_refused_with_words_a_model_can_act_on(text, said):
     for schema in (Score, Score.model_json_schema()):
         with pytest.raises(ParseError, match=said):
             parse_object(text, schema)
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("{" * 80_000, "does not end"),
+        ('{"' * 40_000, "does not end"),
+        ('{"' + r"\"" * 40_000, "does not end"),
+        ('{"' + r"\"" * 40_000 + "}", "cannot be read"),
+        ('{"a": "' + r"x\nu" * 20_000, "does not end"),
+        ("x" * 200_001, "200001 characters long"),
+    ],
+    ids=range(6),
+)
+def test_a_hostile_answer_is_refused_without_holding_up_the_loop(text, said):
+    started = time.thread_time()
+    with pytest.raises(ParseError, match=said):
+        parse_object(text, TEXT)
+    assert time.thread_time() - started < 1.5  # of the processor; up to minutes where it is quadratic
+
+
+def test_a_long_answer_with_stray_brackets_still_gives_its_object():
+    assert parse_object(r"so \left\{ x " * 50 + "word " * 5000 + '{"text": "it"}', TEXT) == {"text": "it"}
 
 
 def test_an_array_is_parsed_where_the_schema_wants_one():

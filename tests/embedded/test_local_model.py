@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from cotkit.chat import embedded, weights
+from cotkit.chat import ModelError, embedded, weights
 from cotkit.chat.embedded_server import ServerFolder, _birth_by_ps, birth
 
 LIMIT_S = 60  # of a wait; only a failing test comes near
@@ -80,6 +80,7 @@ def wait_for_the_end(pid: int) -> None:
         ({"temprature": 0.5}, TypeError, "temprature"),
         ({"temperature": "hot"}, TypeError, "temperature"),
         ({"base_url": "http://elsewhere/v1"}, TypeError, "local_model sets base_url itself"),
+        ({"revive": print}, TypeError, "local_model sets revive itself"),
         ({"price": (1, 1), "api_key_env": "KEY"}, TypeError, "sets api_key_env, price itself"),
     ],
 )
@@ -148,6 +149,20 @@ def test_options_of_the_chat_model_are_passed_on(no_server):
     assert plain.max_concurrency == 3 and plain.describe()["endpoints"][0]["endpoint"] == "embedded"
     chosen = embedded.local_model("smollm2-135m", temperature=0.5, max_tokens=7)
     assert chosen.describe()["endpoints"][0]["parameters"] == {"temperature": 0.5, "max_tokens": 7}
+
+
+def test_a_server_that_cannot_be_started_again_is_named_with_its_log_and_the_fix(no_server, monkeypatch):
+    model = embedded.local_model("smollm2-135m")  # nobody listens at its port
+
+    def ends_at_once(place, settings):
+        assert settings["weights"] == "small.gguf"
+        raise RuntimeError("it ended at its start")
+
+    monkeypatch.setattr(embedded, "_running_or_started", ends_at_once)
+    words = r"server died; log: .*server\.log; call cotkit\.local_model\(\) again \(it ended at its start\)"
+    with pytest.raises(ModelError, match=words) as error:
+        model.complete("hi")
+    assert error.value.stops_run
 
 
 # The folder of a server
@@ -324,7 +339,9 @@ def test_this_process_starts_joins_and_releases_a_server(smollm2, capsys):
 
     os.kill(state["pid"], signal.SIGKILL)  # it crashes: the next call starts another
     wait_for_the_end(state["pid"])
-    embedded.local_model("smollm2-135m", ctx=512)
+    second = model.complete("What is 3 + 4?")
+    assert second.text == completion.text and [a.kind for a in second.attempts] == ["connection"]
+    assert again.complete("What is 3 + 4?", max_tokens=4).text  # finds the one that `model` started
     (other,) = server_states()
     assert other["pid"] != state["pid"]
     assert not Path(f"/proc/{state['pid']}").exists()  # not even a zombie

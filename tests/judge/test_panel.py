@@ -96,6 +96,10 @@ def test_what_stops_a_run_is_raised_after_all_judges_ended():
 def test_panels_that_cannot_work_are_refused():
     with pytest.raises(ValueError, match="at least two"):
         JudgePanel([StepJudge()])
+    with pytest.raises(TypeError, match="made of judges, got str"):
+        JudgePanel([StepJudge(), "steps"])
+    with pytest.raises(TypeError, match="name must be a text"):
+        StepJudge(3)
     with pytest.raises(ValueError, match="share a name"):
         JudgePanel([StepJudge(), StepJudge()])
     with pytest.raises(ValueError, match="unknown rule"):

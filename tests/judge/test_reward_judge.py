@@ -132,6 +132,20 @@ def test_an_exception_in_the_users_function_is_one_failed_judgement_and_no_retry
     assert len(calls) == 1
 
 
+@pytest.mark.parametrize("error", [SystemExit(3), SystemExit(), StopIteration("over"), MemoryError()])
+def test_what_would_end_a_thread_or_a_loop_is_a_failed_judgement(error):
+    def reward(problem, trace):
+        raise error
+
+    async def areward(problem, trace):
+        raise error
+
+    for function in (reward, areward):
+        judgement = RewardModelJudge(function).judge(PROBLEM, TRACE)
+        assert judgement.scores is None and type(error).__name__ in judgement.error
+    assert RewardModelJudge(lambda p, t: 1.0).judge(PROBLEM, TRACE).scores == {"overall": 1.0}
+
+
 @pytest.mark.parametrize("error", [BudgetExceeded("spent"), ModelError("auth", "key", stops_run=True)])
 def test_what_must_stop_a_run_passes_through(error):
     def reward(problem, trace):
@@ -323,20 +337,18 @@ def test_a_plain_score_call(serve, path, sent):
     aio.run(judge.aclose())
 
 
-def test_a_score_call_is_tried_again_where_that_helps_and_only_there(serve, monkeypatch):
-    faults = [
-        Reply(status=503, headers={"retry-after": "0"}),
-        Reply(status=429, headers={"retry-after": "0"}),
-    ]
+SOON = {"retry-after-ms": "1"}
+
+
+def test_a_score_call_is_tried_again_where_that_helps_and_only_there(serve):
+    faults = [Reply(status=503, headers=SOON), Reply(status=429, headers=SOON)]
     server = serve(lambda request: faults[request.number] if request.number < 2 else scored({"score": 1}))
     judgement = RewardModelJudge.from_endpoint(server.base_url, model="rm", kind="score").judge(
         PROBLEM, TRACE
     )
-    assert (
-        judgement.scores == {"overall": 1.0} and judgement.call["failed_attempts"] == 2 and server.calls == 3
-    )
+    assert judgement.scores == {"overall": 1.0} and server.calls == 3
 
-    server = serve(lambda request: Reply(status=503, headers={"retry-after": "0"}))
+    server = serve(lambda request: Reply(status=503, headers=SOON))
     judgement = RewardModelJudge.from_endpoint(server.base_url, model="rm", kind="score").judge(
         PROBLEM, TRACE
     )
@@ -357,14 +369,49 @@ def test_a_score_call_is_tried_again_where_that_helps_and_only_there(serve, monk
 
 def test_the_key_is_sent_and_shown_nowhere(serve, monkeypatch):
     monkeypatch.setenv("REWARD_KEY", "hunter2-hunter2")
-    server = serve(lambda request: Reply(status=400, error=f"bad: {request.headers['Authorization']}"))
+    server = serve(lambda request: Reply(status=400, error=f"bad: {request.headers['authorization']}"))
     judge = RewardModelJudge.from_endpoint(
         server.base_url, model="rm", kind="score", api_key_env="REWARD_KEY"
     )
     judgement = judge.judge(PROBLEM, TRACE)
-    assert server.log[0].headers["Authorization"] == "Bearer hunter2-hunter2"
-    assert "bad: Bearer ***" in judgement.error
+    assert server.log[0].headers["authorization"] == "Bearer hunter2-hunter2"
+    assert "bad: Bearer [key]" in judgement.error
     assert "hunter2" not in f"{judgement!r}{judge!r}{judge.describe()}{judge._repr_markdown_()}"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"base_url": "https://bob:{key}@host/score"},
+        {"base_url": "https://host/score?key={key}"},
+        {"base_url": "{key}"},
+        {"base_url": "http//{key}/score"},
+        {"api_key_env": "{key}"},
+    ],
+)
+@pytest.mark.parametrize("kind", ["score", "chat_content"])
+def test_a_key_in_the_wrong_place_is_refused_and_not_repeated(options, kind):
+    key = "sk-proj-0123456789abcdefghij"
+    given = {"base_url": "http://127.0.0.1:1/score"} | {n: v.format(key=key) for n, v in options.items()}
+    with pytest.raises(ValueError) as refused:
+        RewardModelJudge.from_endpoint(**given, model="rm", kind=kind)
+    assert key not in str(refused.value) and "0123456789" not in str(refused.value)
+
+
+def test_a_score_call_on_the_internet_needs_a_key_or_the_word_that_it_needs_none():
+    with pytest.raises(ValueError, match='api_key_env=""'):
+        RewardModelJudge.from_endpoint("https://example.org/score", model="rm", kind="score")
+    judge = RewardModelJudge.from_endpoint(
+        "https://example.org/score/", model="rm", kind="score", api_key_env=""
+    )
+    assert judge.describe()["model"] == {"score_url": "https://example.org/score", "model": "rm"}
+
+
+def test_a_server_that_is_not_there_is_a_failed_judgement(monkeypatch):
+    monkeypatch.setattr("cotkit.judge.reward_sources.RETRIES", 0)
+    judge = RewardModelJudge.from_endpoint("http://127.0.0.1:1", model="rm", kind="score")
+    judgement = judge.judge(PROBLEM, TRACE)
+    assert judgement.scores is None and judgement.error.startswith("connection: 127.0.0.1:1: ")
 
 
 def test_endpoints_that_cannot_work_are_refused_before_any_call(monkeypatch):
@@ -388,3 +435,30 @@ def test_a_judge_serves_one_event_loop_after_another(serve):
     judge = RewardModelJudge.from_endpoint(server.base_url, model="rm", kind="score")
     assert asyncio.run(judge.ajudge(PROBLEM, TRACE)).scores == {"overall": 1.0}
     assert judge.judge(PROBLEM, TRACE).scores == {"overall": 1.0}
+
+
+def test_score_calls_are_capped_counted_cached_and_within_budgets(serve, tmp_path):
+    from mock_server import Reply
+
+    from cotkit import ChatModel, distill
+    from cotkit.problems import Problem
+
+    def script(request):
+        if request.path.endswith("/score"):
+            return Reply(raw=b'{"score": 0.9}', delay=0.02)
+        return "It is \\boxed{4}."
+
+    server = serve(script)
+    items = [Problem(id=str(n), problem=f"Problem {n}: 2 + 2?", reference="4") for n in range(12)]
+    model = ChatModel("m", base_url=server.base_url)
+    judge = RewardModelJudge.from_endpoint(server.base_url, model="rm", kind="score", max_concurrency=2)
+    options = {"num_generations": 2, "judge_all": True, "show": "none", "run": tmp_path / "r"}
+    report = distill(items, model, judge, **options).report
+    scored = sum(request.path.endswith("/score") for request in server.log)
+    assert report["kept"] == 12 and report["ledger"]["by_role"]["judge"]["calls"] == scored == 12
+    before = server.calls
+    distill(items, model, judge, **options, resume="never")
+    assert server.calls == before
+    other = {**options, "run": tmp_path / "b"}
+    report = distill(items, model, judge, **other, budget_calls=10).report
+    assert server.calls - before <= 10 and "budget_calls" in report["stopped"]

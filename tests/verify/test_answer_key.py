@@ -122,7 +122,20 @@ def test_what_shares_a_key_is_right_by_the_strict_policies(spellings):
     assert wrong == []
 
 
-@pytest.mark.parametrize("text", ["1" * 5000, "[" * 900 + "]" * 900, "10^{9999}", "\\frac{", "\x00", "1/0"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1" * 5000,
+        "[" * 900 + "]" * 900,
+        "abc: " * 390 + "1",
+        "x=" * 900,
+        "①  and a half",
+        "10^{9999}",
+        "\\frac{",
+        "\x00",
+        "1/0",
+    ],
+)
 def test_no_text_is_too_much(text):
     assert answer_key(text) == answer_key(f" {text} ")
 
