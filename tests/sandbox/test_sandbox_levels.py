@@ -14,7 +14,7 @@ from attacks import CLASSES
 from world import World
 
 import cotkit
-from cotkit.verify.sandbox import Isolation, SandboxTooWeak, program, run_python
+from cotkit.verify.sandbox import Isolation, SandboxTooWeak, isolation, program, run_python
 from cotkit.verify.sandbox.cancel import Cancellation
 from cotkit.verify.sandbox.job import Job
 from cotkit.verify.sandbox.records import PROMISES, RESOURCES
@@ -32,6 +32,8 @@ REMOVED = {  # line taken out -> the level that is left, and what the self-test 
 @pytest.mark.parametrize("wall", REMOVED, ids=lambda wall: wall[1].strip()[:28])
 def test_a_removed_wall_lowers_the_level_and_is_named(wall, variant):
     level, word = REMOVED[wall]
+    if "mount" in wall[1] and isolation().level != "L3":
+        pytest.skip(f"a wall of L3, and this machine reaches {isolation().level}")
     found = variant({wall: "            pass\n" if "mount" in wall[1] else ""}).isolation()
     assert found.level == level
     assert word in " ".join(found.missing)
