@@ -118,7 +118,7 @@ def refuse_unknown(given: Iterable[str], known: Iterable[str], what: str, advice
 def check_sampling(sampling: Mapping[str, Any], extra_body: Mapping[str, Any] | None) -> None:
     """TypeError or ValueError for a sampling parameter no endpoint could take; None = not set."""
     check_number("temperature", sampling.get("temperature"), least=0, optional=True)
-    check_number("top_p", sampling.get("top_p"), least=0, optional=True)
+    check_number("top_p", sampling.get("top_p"), above=0, most=1, optional=True)
     check_number("max_tokens", sampling.get("max_tokens"), least=1, whole=True, optional=True)
     check_number("seed", sampling.get("seed"), whole=True, optional=True)
     stop = sampling.get("stop")
@@ -136,6 +136,7 @@ def check_number(
     *,
     least: float | None = None,
     above: float | None = None,
+    most: float | None = None,
     whole: bool = False,
     optional: bool = False,
 ) -> None:
@@ -148,6 +149,8 @@ def check_number(
         raise ValueError(f"{name} must be at least {least}, got {value!r}")
     if above is not None and value <= above:
         raise ValueError(f"{name} must be more than {above}, got {value!r}")
+    if most is not None and value > most:
+        raise ValueError(f"{name} must be at most {most}, got {value!r}")
 
 
 def checked_url(base_url: str | None) -> str:

@@ -75,7 +75,8 @@ class Endpoint:
         self._limited_since: float | None = None
         self._client, self._given = client, client is not None
         self._closer: weakref.finalize | None = None
-        self._revive, self._reviving = revive, None
+        self._revive = revive
+        self._reviving: asyncio.Task[str] | None = None
         self._take_key()
 
     def _take_key(self) -> None:
@@ -121,7 +122,7 @@ class Endpoint:
             if ticket is None:  # the breaker opened meanwhile
                 continue
             again, failure, answered = True, None, False
-            asked = self.base_url
+            asked, tried = self.base_url, self._reviving
             body = self.dialect.body(calls[0], len(calls) if self.dialect.takes_n else 1)
             try:
                 with self.breaker.passage(alone) as admitted:
@@ -134,7 +135,7 @@ class Endpoint:
                     except Failure as error:
                         failure = error
                         if failure.kind == "connection" and self._revive is not None:
-                            await self._make_it_run(failure, asked)
+                            await self._make_it_run(failure, asked, tried)
                         self._take_in(failure, caller)
             finally:
                 limited = failure is not None and failure.kind == "rate_limit"
@@ -156,24 +157,26 @@ class Endpoint:
             self.retries += 1
             await self._clock.sleep(_backoff(retries, failure))
 
-    async def _make_it_run(self, failure: Failure, asked: str) -> None:
-        """After the server at `asked` failed: all calls in flight keep their places and share one try."""
-        if self.base_url == asked:
-            if self._reviving is None or self._reviving.done():
-                self._reviving = asyncio.create_task(asyncio.to_thread(self._revive))
-            try:
-                now = await asyncio.shield(self._reviving)
-            except RuntimeError as error:
-                failure.message = scrub(str(error), self._secrets())
-                if self.breaker.open(failure, hard=True):
-                    self.limiter.send_away()
-                return
-            if self.base_url == asked != now:  # the first of them to be told
-                self.base_url = now
-                self._take_key()
-                await self.aclose()
-        if self.base_url != asked:
+    async def _make_it_run(self, failure: Failure, asked: str, tried: asyncio.Task[str] | None) -> None:
+        """After the server at `asked` failed: the calls in flight keep their places and share one try.
+
+        tried: the last try when the call was sent; a later one is this call's too.
+        """
+        if self._reviving is tried and (tried is None or tried.done()):
+            self._reviving = asyncio.create_task(asyncio.to_thread(self._revive))
+        try:
+            now = await asyncio.shield(self._reviving)
+        except RuntimeError as error:
+            failure.message = scrub(str(error), self._secrets())
+            if self.breaker.open(failure, hard=True):
+                self.limiter.send_away()
+            return
+        if now != asked:
             failure.message += "; its server had ended and was started again"
+        if now != self.base_url:  # the first of them to be told
+            self.base_url = now
+            self._take_key()
+            await self.aclose()
 
     def _take_in(self, failure: Failure, caller: int) -> None:
         """What one failed request means for everyone who uses this endpoint."""

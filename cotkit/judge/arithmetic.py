@@ -8,6 +8,7 @@ no value: nothing is guessed, and every step is bounded.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ from typing import Literal
 
 from cotkit.verify import VULGAR
 
-MAX_DIGITS, MAX_POWER, MAX_BITS = 40, 64, 4096
+MAX_DIGITS, MAX_POWER, MAX_FACTORIAL, MAX_BITS = 40, 64, 400, 4096
 MAX_DEPTH, MAX_TERMS, MAX_UNIT_WORDS = 30, 150, 8
 
 Percent = Literal["share", "plain", "change"]  # 20 % is 0.2; is 20; in `50 + 20%` is 20 % of the 50
@@ -25,8 +26,8 @@ _TOKEN = re.compile(
     r"""(?P<space>[\s°"'’“”]+)
     |(?P<clock>\d+(?::\d+)+ | \d+(?:\.\d+){2,})
     |(?P<ordinal>\d+(?:st|nd|rd|th|ths|rds)\b)
-    |(?P<mixed>\d{1,4}[ ]\d{1,3}/\d{1,3}(?![\d/.]))
-    |(?P<num>(?:(?<=[$€£])\d{1,3}(?:[ ]\d{3})+(?!\d)
+    |(?P<mixed>\d{1,4}[ ](?!0)\d{1,3}/\d{1,3}(?![\d/.]))
+    |(?P<num>(?:\d{1,3}(?:[ ]\d{3})+(?![\d:,]|\.\d)
             | (?:\d{1,3}(?:,\d{3})+ | \d{1,2}(?:,\d\d)+,\d{3})(?!\d)
             | \d+)(?:\.\d+)?(?:[eE][-+]?\d{1,3}\b)?
             | \.\d+)
@@ -34,6 +35,9 @@ _TOKEN = re.compile(
     |(?P<raised>[²³])
     |(?P<by>(?<=\d)[xX](?=[ ]?[\d.($€£]) | multiplied[ ]by\b)
     |(?P<over>divided[ ]by\b)
+    |(?P<choose>(?<=\d)C(?=\d))
+    |(?P<factorial>(?<=[\d)])!(?=\s*(?:=|\)|[-+*/×÷·]\s*[\d($])))
+    |(?P<root>√)
     |(?P<hyphen>(?<=\d)-(?=[^\W\d_]))
     |(?P<unequal>[!<>+\-*/:=~]=+>? | =[><=]+ | ->|<-|<=>)
     |(?P<op>\*\*|[-+*/^−–×✕·⋅∙∗÷∕])
@@ -49,15 +53,28 @@ _SIGNS = {"−": "-", "–": "-", "×": "*", "✕": "*", "·": "*", "⋅": "*", 
 CLAUSE = {"and", "then", "so", "which", "where", "let", "if", "with", "because", "while", "but", "or", "thus",
           "hence", "therefore", "since", "when", "gives"}  # fmt: skip
 _KINDS = {"open": "(", "close": ")", "percent": "%", "currency": "$", "eq": "=", "unequal": "break",
-          "clock": "break"}  # fmt: skip
+          "clock": "break", "factorial": "!"}  # fmt: skip
 _DETERMINERS = {"the", "a", "an", "his", "her", "their", "its", "my", "our", "your", "another", "additional",
                 "extra", "only"}  # fmt: skip
-_OPERAND_END, _OPERAND_START = ("num", ")", "%", "word"), ("num", "(", "$")
+_OPERAND_END, _OPERAND_START = ("num", ")", "%", "word", "raised", "!"), ("num", "(", "$", "root")
+_OPERATIONS = {
+    "plus": "+",
+    "minus": "-",
+    "times": "*",
+    "x": "*",
+    "mod": "%",
+    "modulo": "%",
+    "choose": "choose",
+}
+_SHARES = {"half": 2, "third": 3, "quarter": 4, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7,
+           "eighth": 8, "ninth": 9, "tenth": 10}  # fmt: skip
+_COUNTS = {"a": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5}
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """`kind`: num, op, raised, (, ), %, $, =, word, break. `text` of an op is one of + - * / ^."""
+    """`kind`: num, op, raised, root, !, (, ), %, $, =, word, break. `text` of an op is one of + - * / ^ %
+    (modulo) and choose."""
 
     kind: str
     text: str
@@ -69,7 +86,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A number with its unit (`op` None), or an operator (+ - * / ^ neg) over parts."""
+    """A number with its unit (`op` None), or an operator (+ - * / ^ % choose ! root neg) over parts."""
 
     op: str | None = None
     parts: tuple[Node, ...] = ()
@@ -114,7 +131,7 @@ def tokens(line: str) -> list[Token]:
         if match.lastgroup == "space" or (match.lastgroup == "currency" and before and before.kind == "$"):
             continue
         found.append(_token(match, before))
-    return _word_operators(found)
+    return _word_operators(_word_shares(found))
 
 
 def _token(match: re.Match[str], before: Token | None) -> Token:
@@ -128,6 +145,10 @@ def _token(match: re.Match[str], before: Token | None) -> Token:
             return replace(token, kind="word")
         case "by" | "over":
             return replace(token, kind="op", text="*" if token.kind == "by" else "/")
+        case "choose":
+            return replace(token, kind="op", text="choose")
+        case "word" if token.text.lower() in ("squared", "cubed") and before and before.kind in ("num", ")"):
+            return replace(token, kind="raised", text="²" if token.text.lower() == "squared" else "³")
         case "op":
             return replace(token, text=_SIGNS.get(token.text, token.text))
         case "word" if token.text.lower() == "percent":
@@ -152,19 +173,48 @@ def _number(token: Token) -> Token:
     )
 
 
+def _word_shares(found: list[Token]) -> list[Token]:
+    """`half of 50` and `two thirds of $60` become numbers, `sqrt(16)` and `the square root of 16` roots."""
+    shares: list[Token] = []
+    at = 0
+    while at < len(found):
+        token = found[at]
+        words = [t.text.lower() if t.kind == "word" else t.kind for t in found[at : at + 5]]
+        over = next((i for i in (0, 1) if words[i : i + 1] and words[i].removesuffix("s") in _SHARES), None)
+        top = 1 if over == 0 and words[0] == "half" else _COUNTS.get(words[0]) if over == 1 else None
+        if words[:3] == ["square", "root", "of"] and set(words[3:]) & set(_OPERAND_START):
+            shares.append(Token("root", "√", token.start, found[at + 2].end))
+            at += 3
+        elif words[0] == "sqrt" and words[1:2] and words[1] in _OPERAND_START:
+            shares.append(replace(token, kind="root", text="√"))
+            at += 1
+        elif top and words[over + 1 : over + 2] == ["of"] and _number_ahead(found, at + over + 2):
+            value = Fraction(top, _SHARES[words[over].removesuffix("s")])
+            shares.append(Token("num", "share of", token.start, found[at + over].end, value, -1))
+            at += over + 1
+        else:
+            shares.append(token)
+            at += 1
+    return shares
+
+
+def _number_ahead(found: list[Token], at: int) -> bool:
+    """Whether an operand stands at this place, `the` and the like left out."""
+    ahead = found[at : at + 2]
+    if ahead and ahead[0].text.lower() in _DETERMINERS:
+        ahead = ahead[1:]
+    return bool(ahead) and ahead[0].kind in _OPERAND_START
+
+
 def _word_operators(found: list[Token]) -> list[Token]:
-    """`plus`, `minus`, `times`, `x` between operands, and `of` behind a share, become operators."""
+    """`plus`, `times`, `mod`, `choose` ... between operands, and `of` behind a share, become operators."""
     for i, token in enumerate(found):
         if token.kind != "word" or i == 0 or found[i - 1].kind not in _OPERAND_END:
             continue
         word, before = token.text.lower(), found[i - 1]
         goes_on = i + 1 < len(found) and found[i + 1].kind in _OPERAND_START
-        sign = None
-        if word in ("plus", "minus"):
-            sign = "+" if word == "plus" else "-"
-        elif word in ("times", "x") and goes_on:
-            sign = "*"
-        elif word == "of" and goes_on:
+        sign = _OPERATIONS.get(word) if goes_on or word in ("plus", "minus") else None
+        if word == "of" and _number_ahead(found, i + 1):
             share = before.kind == "%" or before.decimals == -1 or (i > 1 and found[i - 2].text == "/")
             sign = "*" if share else None
         if sign:
@@ -209,7 +259,7 @@ class Reader:
         return self._chain(i, depth, "+-", self._product)
 
     def _product(self, i: int, depth: int) -> tuple[Node, int] | None:
-        return self._chain(i, depth, "*/", self._signed)
+        return self._chain(i, depth, "*/%", self._signed)
 
     def _chain(self, i: int, depth: int, signs: str, part) -> tuple[Node, int] | None:
         read = part(i, depth)
@@ -220,7 +270,7 @@ class Reader:
         while True:
             if (op := self._op(i, signs)) and (read := part(i + 1, depth)):
                 right, i = read
-            elif signs == "*/" and self._factor_follows(i) and (read := self._atom(i, depth)):
+            elif signs == "*/%" and self._factor_follows(i) and (read := self._atom(i, depth)):
                 op, (right, i) = "*", read  # 2(3 + 4)
             else:
                 return left, i
@@ -240,6 +290,10 @@ class Reader:
         if read is None or depth >= MAX_DEPTH:
             return None
         base, i = read
+        if self._kind(i) == "!":
+            base, i = Node("!", (base,)), i + 1
+        if self._op(i, "choose") and (read := self._atom(i + 1, depth)):
+            return Node("choose", (base, read[0])), read[1]
         if self._kind(i) == "raised":
             power = Node(value=Fraction(2 if self.tokens[i].text == "²" else 3))
             unit, i = self._unit(i + 1)
@@ -263,6 +317,9 @@ class Reader:
             currency, i = True, i + 1
         if self._kind(i) == "(":
             return self._bracket(i, depth)
+        if self._kind(i) == "root" and depth < MAX_DEPTH:
+            read = self._atom(i + 1, depth + 1)
+            return read and (Node("root", (read[0],)), read[1])
         if self._kind(i) != "num":
             return None
         node, i = Node(value=self.tokens[i].value, decimals=self.tokens[i].decimals, currency=currency), i + 1
@@ -358,4 +415,14 @@ def _apply(op: str, left: Fraction, right: Fraction = Fraction(0)) -> Fraction:
             bits = max(left.numerator.bit_length(), left.denominator.bit_length())
             if bits * abs(right) <= MAX_BITS:
                 return left ** int(right)
+        case "%" if right > 0:
+            return left % right
+        case "!" if left.denominator == 1 and 0 <= left <= MAX_FACTORIAL:
+            return Fraction(math.factorial(int(left)))
+        case "choose" if left.denominator == right.denominator == 1 and 0 <= right <= left <= MAX_FACTORIAL:
+            return Fraction(math.comb(int(left), int(right)))
+        case "root" if left >= 0:
+            root = Fraction(math.isqrt(left.numerator), math.isqrt(left.denominator))
+            if root * root == left:  # the others have no exact value
+                return root
     raise Unreadable(f"{op} has no value here")

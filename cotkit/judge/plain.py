@@ -21,12 +21,15 @@ _SIGNS = {
     "to": "→", "rightarrow": "→", "Rightarrow": "⇒", "implies": "⇒", "therefore": "∴",
     "ldots": "…", "dots": "…", "cdots": "…", "circ": "°", "degree": "°", "lbrace": "¦", "rbrace": "¦",
     "left": "", "right": "", "big": "", "Big": "", "bigl": "", "bigr": "", "displaystyle": "", "limits": "",
-    "quad": " ¦ ", "qquad": " ¦ ", "sqrt": "√", "pounds": "£", "euro": "€",
+    "quad": " ¦ ", "qquad": " ¦ ", "bmod": " mod ", "mod": " mod ", "pounds": "£", "euro": "€",
 }  # fmt: skip
 _BOXES = {"boxed", "fbox"}
+_BINOMIALS = {"binom", "dbinom", "tbinom"}
 _FRACTIONS = {"frac", "dfrac", "tfrac", "cfrac"}
 # $3 + 4 = 7$, not $3 + $4: signs stand right at both ends of a formula
 _MATH = re.compile(r"(?<!\\)\$(?=\S)([^$\n]*[=+*/\\^×÷-][^$\n]*)(?<=[^\s\\])\$(?![\d<])")
+_CHOOSE = re.compile(r"(?<!\w)C\((\d+), ?(\d+)\)")
+_INDEX = re.compile(r"\[[^\[\]]*\]")
 _COMMAND = re.compile(r"\\([A-Za-z]+|.)", re.DOTALL)
 _DOUBLED = re.compile(r"\\\\(?=(?:[dt]?frac|boxed|times|cdot|div|text|approx|left|right)\b|[$%])")
 _LIST_MARK = re.compile(
@@ -63,6 +66,7 @@ def plain(line: str) -> str:
     line = re.sub(r"_\w+|[&_]+", " ", line)
     line = re.sub(r"[{}]", " ", line)
     line = _LIST_MARK.sub("", line)
+    line = _CHOOSE.sub(r"(\1 choose \2)", line)
     line = re.sub(r"\b(?:is|are) equal to\b|\bequals\b(?: to\b)?", "=", line)
     return re.sub(r"\s+", " ", line).strip()
 
@@ -86,6 +90,14 @@ def _latex(text: str, depth: int = 0) -> str:
             bottom, at = _argument(text, at, pairs)
             top, bottom = _latex(top, depth + 1).strip(), _latex(bottom, depth + 1).strip()
             out.append(_fraction(out[-1][-1:], top, bottom))
+        elif name in _BINOMIALS:
+            above, at = _argument(text, at, pairs)
+            below, at = _argument(text, at, pairs)
+            out.append(f"({_latex(above, depth + 1)} choose {_latex(below, depth + 1)})")
+        elif name == "sqrt":
+            index = _INDEX.match(text, at)
+            inside, at = _argument(text, index.end() if index else at, pairs)
+            out.append(" ¦ " if index else f"√({_latex(inside, depth + 1)})")
         elif name in FONT_COMMANDS or name in _BOXES:
             inside, at = _argument(text, at, pairs)
             inside = _latex(inside, depth + 1)

@@ -2,19 +2,24 @@ r"""A process judge that needs no model: it recomputes what a trace computes.
 
 Three dimensions, each on 0..1:
 
-    steps        share of the checked arithmetic steps that hold; 0 when there is none to check
-    consistency  1: the final answer is the result of the last step (rounding allowed); 0.5: of an earlier
-                 step, or only stated; 0: it comes from nowhere, or there is none
+    steps        share of the checked arithmetic steps that hold; 0.75 when the trace calculates but in no way
+                 this judge can read (`3:30 + 45 minutes = 4:15`): passed, and visibly not checked; 0 when it
+                 shows no calculation at all
+    consistency  1: the final answer is the result of the last step (rounding allowed), or stated behind it;
+                 0.75: it is the result of an earlier step; 0.5: it is only stated; 0: it appears nowhere, or
+                 there is none
     form         mean of three checks: one marked final answer, no repetition, not cut off
 
 It never looks at the reference. The feedback names each wrong step and what its left side is worth, which
 says nothing about whether the plan is right: correct arithmetic on a wrong plan scores 1. Steps are found by
-`cotkit.judge.equations`; algebra with letters and prose without equality signs are not checked.
+`cotkit.judge.equations`; most algebra with letters and most prose without
+equality signs are not checked.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 from collections import Counter
 from dataclasses import dataclass
@@ -25,13 +30,14 @@ from cotkit import verify
 from cotkit.judge.arithmetic import Reader, Unreadable, evaluate, tokens
 from cotkit.judge.base import Judge
 from cotkit.judge.doubts import is_letter
-from cotkit.judge.equations import ANNOTATION, Step, find_steps
+from cotkit.judge.equations import ANNOTATION, Step, count_unread, find_steps
 from cotkit.judge.plain import plain, plain_lines
 from cotkit.problems import Problem
 from cotkit.records import Dimension, Extraction, Judgement
 
 SHOWN_STEPS = 5  # wrong steps named in the feedback
 MANY = 4  # times a sentence or a loop is said before it counts as repetition
+UNREAD, EARLIER = 0.75, 0.75  # scores: not checked; the answer of an earlier step
 LONG_TRACE = 20_000  # characters; a longer trace is read in a thread, so that other calls go on
 LONGEST = 400_000  # characters that are read at all
 
@@ -72,7 +78,7 @@ class StepJudge(Judge):
         trace = trace[:LONGEST]
         steps, answer = find_steps(trace), verify.extract(trace)
         parts = {
-            "steps": score_steps(steps),
+            "steps": score_steps(steps, 0 if steps else count_unread(trace)),
             "consistency": score_consistency(trace, steps, answer),
             "form": score_form(trace, answer),
         }
@@ -85,7 +91,10 @@ class StepJudge(Judge):
         )
 
 
-def score_steps(steps: list[Step]) -> tuple[float, str]:
+def score_steps(steps: list[Step], unread: int = 0) -> tuple[float, str]:
+    if not steps and unread:
+        shows = f"{unread} calculation{'s' * (unread > 1)}, of a kind"
+        return UNREAD, f"The trace shows {shows} this judge cannot read: not checked."
     if not steps:
         return 0.0, "The trace shows no step that can be checked: write each calculation as 'a * b = c'."
     wrong = [(i, step) for i, step in enumerate(steps, 1) if not step.holds]
@@ -117,10 +126,15 @@ def score_consistency(trace: str, steps: list[Step], answer: Extraction) -> tupl
         if stated:
             return 1.0, "The final answer is stated in the trace."
         return 0.0, f"The final answer {answer.answer} appears nowhere in the trace before it is given."
-    last = f"the last step gives {shown(steps[-1].claimed)}"
+    if any(number.follows_from(value) for value in numbers_in(_behind(steps[-1], before))):
+        return 1.0, "The final answer is stated behind the last step that was checked."
+    last = f"the last checked step, '{steps[-1].text}', gives {shown(steps[-1].claimed)}"
+    for step in reversed(steps[:-1]):
+        if number.follows_from(step.claimed):
+            return EARLIER, f"The final answer {answer.answer} follows from '{step.text}'; {last}."
     if stated:
-        return 0.5, f"The final answer {answer.answer} is not the result of the last step: {last}."
-    return 0.0, f"The final answer {answer.answer} is the result of no step: {last}."
+        return 0.5, f"The final answer {answer.answer} is stated, but no checked step gives it; {last}."
+    return 0.0, f"The final answer {answer.answer} appears in no step; {last}."
 
 
 def score_form(trace: str, answer: Extraction) -> tuple[float, str]:
@@ -188,7 +202,26 @@ def results(last: Step, before: str) -> set[Fraction]:
 
 
 def numbers_in(text: str) -> set[Fraction]:
-    return {t.value for _, line in plain_lines(text) for t in tokens(line) if t.kind == "num"}
+    """What is written as a number, a fraction or an expression."""
+    found: set[Fraction] = set()
+    for _, line in plain_lines(text):
+        numbers = tokens(line)
+        found |= {token.value for token in numbers if token.kind == "num"}
+        for span in Reader(numbers).spans():
+            with contextlib.suppress(Unreadable):
+                found.add(evaluate(span.node))
+    return found
+
+
+def _behind(last: Step, before: str) -> str:
+    """The text behind a step up to the answer, without sentences that only announce it."""
+    lines = [(number, line) for number, line in plain_lines(before) if number >= last.line]
+    if lines and lines[0][0] == last.line:
+        same = [i for i, (number, line) in enumerate(lines) if number == last.line and last.text in line]
+        at = same[-1] if same else 0
+        lines = [(last.line, lines[at][1].rpartition(last.text)[2]), *lines[at + 1 :]]
+    sentences = re.split(r"\n|[.;!?](?:\s|$)", "\n".join(line for _, line in lines))
+    return "\n".join(sentence for sentence in sentences if "answer" not in sentence.lower())
 
 
 def boxed(trace: str) -> list[str]:

@@ -381,6 +381,7 @@ BAD = {
     "malformed pattern": ({"trace_pattern": "("}, "trace_pattern"),
     "pattern with two groups": ({"solution_pattern": "(a)(b)"}, "solution_pattern"),
     "temperature in words": ({"temperature": "hot"}, "temperature"),
+    "top_p above one": ({"top_p": 5}, "top_p must be at most 1"),
     "no tokens": ({"max_tokens": 0}, "max_tokens"),
     "unknown show": ({"show": "loud"}, "show must be"),
     "output into a folder": ({"output_path": "/"}, "output_path"),

@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from cotkit.judge.equations import find_steps
+from cotkit.judge.equations import count_unread, find_steps
 
 PLAIN = [
     ("12 * 4 = 48", 1, []),
@@ -138,6 +138,69 @@ MARKS = [
     ("12 * 4 = 46. Wait, that is wrong: 12 * 4 = 48.", 1, []),  # put right by the trace itself
     ("12 * 4 = 48. No: 12 * 4 = 46.", 1, ["12 * 4 = 48"]),
 ]
+FUNCTIONS = [
+    ("6! / 4! = 30", 1, []),
+    ("4! = 23", 0, ["4! = 24"]),
+    ("5!=120", 1, []),
+    ("3 + 2 = 5! Then 5 * 2 = 10", 2, []),  # an exclamation
+    ("6 choose 2 = 15", 1, []),
+    (r"\binom{5}{2} = 11", 0, ["(5 choose 2) = 10"]),
+    ("C(5, 2) = 10 and 6C2 = 14", 1, ["6C2 = 15"]),
+    ("17 mod 5 = 2", 1, []),
+    (r"17 \bmod 5 = 3", 0, ["17 mod 5 = 2"]),
+    ("sqrt(49) = 7 and sqrt 49 = 8", 1, ["sqrt 49 = 7"]),
+    (r"\sqrt{9 + 16} = 5", 1, []),
+    (r"3 + \sqrt{16} = 8", 0, ["3 + √(16) = 7"]),
+    ("the square root of 81 is 8", 0, ["square root of 81 = 9"]),
+    ("11 squared is 121, 2 cubed = 9", 1, ["2 cubed = 8"]),
+    ("2 000 / 8 = 250", 1, []),
+    ("2 000 / 8 = 260", 0, ["2 000 / 8 = 250"]),
+    ("1 200 / 4 = 300", 1, []),
+    ("1,5 * 3 = 4,5", 1, []),  # decimal commas
+    ("3,5 + 1,5 = 6", 0, ["3.5 + 1.5 = 5"]),
+    ("3*12=36,36-4=32", 2, []),  # no decimal comma
+]
+PROSE = [
+    ("Half of 70 is 35", 1, []),
+    ("half of the 70 = 30", 0, ["half of the 70 = 35"]),
+    ("A third of 90 is 30, three quarters of $20 is $16", 1, ["three quarters of $20 = 15"]),
+    ("20% of 60 is 13, 60 + 13 = 73.", 1, ["20% of 60 = 12"]),
+    ("6 times 9 is 56", 0, ["6 times 9 = 54"]),
+    ("23 divided by 4 is 5 remainder 3", 1, []),
+    ("23 divided by 4 is 5 remainder 2", 0, ["23 divided by 4 = 23/4"]),
+    ("100 / 7 is about 14", 1, []),
+    ("10 / 4 is 2 full boxes", 0, []),
+    ("The sum of 12 and 2 * 5 is 22", 0, []),
+    ("15 - 5 is 2 more than 8", 0, []),
+    ("Pages 3-5 are 3 pages", 0, []),
+    ("After selling 3 * 4 eggs there are 9", 0, []),
+    ("2/5 of the class is 20", 0, []),
+    ("1/3 of the 60 students are 12 years old", 0, []),
+    ("50% of 8 is 1.5*8", 0, []),
+]
+CONVERSIONS = [
+    ("350 cm = 3.5 m", 1, []),
+    ("2 hours 15 minutes = 135 minutes", 1, []),
+    ("2 hours = 130 minutes, so he is late", 0, ["2 hours = 120"]),
+    ("50 minutes = 0.83 hours", 1, []),
+    ("1 hour - 20 minutes = 40 minutes", 1, []),
+    ("1 hour - 20 minutes = 45 minutes", 0, ["1 hour - 20 minutes = 40"]),
+    ("90 minutes + 30 minutes = 2 hours", 1, []),
+    ("3 x 5 = 15 dollars = 1500 cents", 2, []),
+    ("80 cents = $0.90", 0, ["80 cents = 4/5"]),
+    ("5 dollars = 20 quarters = 50 dimes", 2, []),
+    ("3 dozen = 36 rolls and 48 rolls = 4 dozen", 2, []),
+    ("3 dozen = 34 rolls", 0, ["3 dozen = 36"]),
+    ("60 km / 2 h = 40 km/h", 0, ["60 km / 2 = 30"]),
+]
+LETTERS = [
+    ("x + 5 = 12, so x = 7", 1, []),
+    ("x + 5 = 12, x = 6", 0, ["(6) + 5 = 11"]),
+    ("2(w + 3w) = 48 => 8w = 48 => w = 7", 0, ["2((7) + 3*(7)) = 56", "8*(7) = 56"]),
+    ("11x = 88,000, x = 8,000", 1, []),
+    ("2*x=40\nx=<<20=20>>20", 1, []),
+    ("x + y = 10, x = 6, y = 5", 0, []),  # two letters: left alone
+]
 NOT_CHECKED = [
     "2x + 3 = 11",
     "4*x + x = 100",
@@ -145,17 +208,24 @@ NOT_CHECKED = [
     "Total - 5 = 10",
     "Jackson is 9 because James + 1 = 9",
     "Cost of 3 books + 5 = 17",
-    "1 hour - 20 minutes = 40 minutes",
-    "90 minutes + 30 minutes = 2 hours",
+    "2 hours and 30 minutes = 2.5 hours",
+    "150 minutes = 2 hours, 30 minutes",
+    "1 day = 8 hours",
+    "1 inch = 5 miles",
     "12 inches * 3 = 3 feet",
     "2 tickets + 1 drink = $13",
     "500 thousand + 500 thousand = 1 million",
     "3 dozen + 4 = 40",
     "2/5 = 12.8 hectares",
     "7:30 + 45 = 8:15",
-    "5! = 120",
-    r"\sqrt{16} + 3 = 7",
-    r"3 + \sqrt{16} = 7",
+    "sqrt(2) = 1.41",
+    "2g + 4s = 70g",
+    r"\sqrt[3]{8} + 3 = 5",
+    "2√16 = 8",
+    "= 5! 3",
+    "5 120 / 4 = 30",
+    "half of 20 + 10 = 15",
+    "500! = 5",
     "sin(30) + 1 = 1.5",
     "f(2) = 5",
     "1 + 2 + ... + 10 = 55",
@@ -173,7 +243,8 @@ NOT_CHECKED = [
     "The price is $5.",
     "",
 ]
-CASES = PLAIN + CHAINS + UNITS + SHARES + ROUNDING + LATEX + MARKS + [(text, 0, []) for text in NOT_CHECKED]
+TABLES = (PLAIN, CHAINS, UNITS, SHARES, ROUNDING, LATEX, MARKS, FUNCTIONS, PROSE, CONVERSIONS, LETTERS)
+CASES = [case for table in TABLES for case in table] + [(text, 0, []) for text in NOT_CHECKED]
 
 
 @pytest.mark.parametrize(("text", "right", "wrong"), CASES, ids=[case[0][:40] for case in CASES])
@@ -181,6 +252,22 @@ def test_steps_are_found_and_recomputed(text, right, wrong):
     steps = find_steps(text)
     assert [f"{step.computed} = {step.value}" for step in steps if not step.holds] == wrong
     assert sum(step.holds for step in steps) == right
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("It is 5.", 0),
+        ("x = 5", 0),
+        ("25 = 25", 0),
+        ("I have 5. Then x = 7", 0),
+        ("five plus three equals nine", 0),
+        ("4:15 + 50 minutes = 5:05", 1),
+        ("sqrt(2) = 1.41, and sqrt(3) = 1.73", 2),
+    ],
+)
+def test_equalities_between_numbers_are_counted_even_where_they_cannot_be_read(text, count):
+    assert find_steps(text) == [] and count_unread(text) == count
 
 
 def test_a_step_says_its_line_its_words_and_what_it_claims():
@@ -207,6 +294,13 @@ def test_a_step_says_its_line_its_words_and_what_it_claims():
         "{",
         "9^9^9=1 ",
         "1,000,",
+        "half of ",
+        "√",
+        "5 is ",
+        "1 hour ",
+        "3! ",
+        "5 choose ",
+        "1 000 ",
     ],
 )
 def test_work_grows_no_faster_than_the_text(piece):
