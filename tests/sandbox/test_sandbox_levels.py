@@ -67,8 +67,9 @@ WEAK = {
 @pytest.mark.any_level
 @pytest.mark.parametrize("code", WEAK)
 def test_l1_has_the_same_statuses(code):
-    result = program.run_job(Job(code, timeout=1.5, stdin="hello\n"), "L1", Cancellation())
     status, stdout = WEAK[code]
+    seconds = 4 if status == "timeout" else 60  # a cold start on a busy machine is no timeout
+    result = program.run_job(Job(code, timeout=seconds, stdin="hello\n"), "L1", Cancellation())
     assert result.status == status, result
     assert stdout is None or result.stdout == stdout
 
