@@ -94,25 +94,20 @@ def test_a_notebook_cell():
     assert "ZeroDivisionError" in printed[2].data["text/html"]
 
 
-def closed_folders():
-    """Folders on the way to Python and this repository that an ordinary user may not enter."""
-    ways = [pathlib.Path(p).resolve() for p in (sys.prefix, sys.base_prefix, sys.executable, ROOT)]
-    return sorted({folder for way in ways for folder in way.parents if not folder.stat().st_mode & 1})
-
-
 def as_ordinary_user(command):
-    """The command as user 65534; closed folders are opened for it by an empty one mounted over each, in a
-    mount namespace that ends with the command, with what leads to Python mounted inside again.
+    """The command as user 65534. Folders on the way to Python and this repository that it may not enter are
+    opened for it: an empty one is mounted over each, in a mount namespace that ends with the command, with
+    what leads there mounted inside again.
     """
+    ways = [pathlib.Path(p).resolve() for p in (sys.prefix, sys.base_prefix, sys.executable, ROOT)]
+    closed = sorted({folder for way in ways for folder in way.parents if not folder.stat().st_mode & 1})
     script = ["set -e", "mount --make-rprivate /"]
-    for number, closed in enumerate(closed_folders()):
-        base = pathlib.Path(sys.base_prefix).resolve()
-        inside = closed / base.relative_to(closed).parts[0]
-        script += [
-            f"mkdir /dev/shm/open{number} && mount --bind {inside} /dev/shm/open{number}",
-            f"mount -t tmpfs -o mode=755 none {closed} && mkdir {inside}",
-            f"mount --move /dev/shm/open{number} {inside} && rmdir /dev/shm/open{number}",
-        ]
+    for number, folder in enumerate(closed):
+        inside = sorted({folder / way.relative_to(folder).parts[0] for way in ways if folder in way.parents})
+        aside = {path: f"/dev/shm/open-{number}-{place}" for place, path in enumerate(inside)}
+        script += [f"mkdir {kept} && mount --bind {path} {kept}" for path, kept in aside.items()]
+        script += [f"mount -t tmpfs -o mode=755 none {folder}"]
+        script += [f"mkdir {p} && mount --move {kept} {p} && rmdir {kept}" for p, kept in aside.items()]
     drop = "exec setpriv --reuid 65534 --regid 65534 --clear-groups"
     return ["unshare", "--mount", "sh", "-c", "\n".join([*script, f'{drop} "$@"']), "sh", *command]
 
