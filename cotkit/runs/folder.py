@@ -118,7 +118,6 @@ class RunFolder:
         self.reasons: Counter[str] = Counter()
         self.kept = 0
         self._journals = {name: Journal(self.path / name, self._count) for name in _JOURNALS}
-        self.torn_lines = sum(journal.torn for journal in self._journals.values())
         report = self.path / "report.json"
         self.seconds_before = _read_json(report).get("seconds", 0.0) if report.is_file() else 0.0
         self._started = self._synced = time.monotonic()
