@@ -1,119 +1,66 @@
-"""Figures of a distillation run, each drawn from the frame that its table shows.
-
-Every function returns a matplotlib Figure in the kit's style, readable at half its width. The title says what
-the figure shows, computed from the data; n and 95 % intervals are drawn or written. Colours are Okabe and
-Ito's, which the colour-blind tell apart; right, wrong and undecided also differ by place or label. A frame
-without data gives a figure that says so.
-"""
+"""Figures of a distillation run, each drawn from the frame that its table shows."""
 
 from __future__ import annotations
 
-import contextlib
 import math
-import pathlib
 import textwrap
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
+
+from cotkit.analysis.figures.canvas import (
+    BLUE,
+    GREY,
+    LIGHT,
+    MAX_POINTS,
+    ORANGE,
+    VERDICTS,
+    bare,
+    beside,
+    label,
+    new_axes,
+    nothing,
+    percent_axis,
+    share,
+    style,
+    title,
+)
 
 if TYPE_CHECKING:
     import pandas
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-STYLE = pathlib.Path(__file__).parents[1] / "cotkit.mplstyle"
-WIDTH = 7.2  # inches
-BLUE, ORANGE, GREY, LIGHT = "#0072B2", "#D55E00", "#6E6E6E", "#D9D9D9"
-VERDICTS = {"right": BLUE, "wrong": ORANGE, "undecided": GREY}
-MAX_POINTS = 300  # a strip of points with more than these is a blot
-
-
-@contextlib.contextmanager
-def style() -> Iterator[None]:
-    """The kit's matplotlib style, for figures of your own: `with figures.style(): ...`."""
-    import matplotlib.style
-
-    with matplotlib.style.context(STYLE):
-        yield
-
-
-def _axes(height: float, columns: int = 1, rows: int = 1, **options: Any) -> tuple[Figure, Any]:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(WIDTH, height), layout="constrained")
-    return figure, figure.subplots(rows, columns, **options)
-
-
-def _nothing(text: str) -> Figure:
-    with style():
-        figure, axes = _axes(1.0)
-        axes.axis("off")
-        axes.text(0.5, 0.5, text, ha="center", va="center", color=GREY, transform=axes.transAxes)
-    return figure
-
-
-def _title(figure: Figure, text: str) -> None:
-    figure.suptitle(textwrap.fill(_label(text), 66), x=0.01, ha="left", weight="bold", size=12.5)
-
-
-def _beside(axes: Axes, place: float, points: float, text: str, **look: Any) -> None:
-    """Text at height `place`, `points` to the right of the axes."""
-    where = {"xycoords": axes.get_yaxis_transform(), "textcoords": "offset points"}
-    axes.annotate(_label(text), (1, place), (points, 0), va="center", annotation_clip=False, **where, **look)
-
-
-def _share(value: float) -> str:
-    return f"{100 * value:.0f} %"
-
-
-def _label(text: str) -> str:
-    """Text that matplotlib must not read as mathematics."""
-    return text.replace("$", r"\$")
-
-
-def _percent(axis: Any) -> None:
-    from matplotlib.ticker import PercentFormatter
-
-    axis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
-
-
-def _bare(axes: Axes) -> None:
-    for side in ("left", "top", "right"):
-        axes.spines[side].set_visible(False)
-    axes.grid(axis="y", visible=False)
-    axes.grid(axis="x", visible=True)
-
 
 def funnel(frame: pandas.DataFrame) -> Figure:
     """Bars from given to kept, what each step lost in a lighter tone, and the reasons beside it."""
     given, kept = int(frame["problems"].iloc[0]), int(frame["problems"].iloc[-1])
     if not given:
-        return _nothing("No problem was given.")
+        return nothing("No problem was given.")
     with style():
-        figure, axes = _axes(0.75 + 0.5 * len(frame))
+        figure, axes = new_axes(0.75 + 0.5 * len(frame))
         places = range(len(frame))
         axes.barh(places, frame["problems"], height=0.62, color=BLUE)
         axes.barh(places, frame["lost"], left=frame["problems"], height=0.62, color=LIGHT)
-        axes.set_yticks(places, [_label(step) for step in frame["step"]])
+        axes.set_yticks(places, [label(step) for step in frame["step"]])
         axes.invert_yaxis()
         axes.set_xlim(0, given)
         axes.set_xlabel("problems")
         axes.xaxis.get_major_locator().set_params(integer=True)
-        _bare(axes)
+        bare(axes)
         room = 14 + 8 * len(f"{given:,}")  # points
         for place, line in zip(places, frame.itertuples(), strict=True):
-            _beside(axes, place, room, f"{line.problems:,}", weight="bold", ha="right")
+            beside(axes, place, room, f"{line.problems:,}", weight="bold", ha="right")
             if line.lost:
-                _beside(axes, place, room + 10, _reasons(line.lost, line.reasons), color=GREY, size="small")
-        _title(figure, _funnel_title(frame, given, kept))
+                beside(axes, place, room + 10, _reasons(line.lost, line.reasons), color=GREY, size="small")
+        title(figure, _funnel_title(frame, given, kept))
     return figure
 
 
 def _funnel_title(frame: pandas.DataFrame, given: int, kept: int) -> str:
     if unfinished := frame["reasons"].iloc[1].get("unfinished"):
         return f"{kept:,} of {given:,} problems kept so far, {unfinished:,} unfinished"
-    interval = f"{100 * frame['share_low'].iloc[-1]:.0f} to {_share(frame['share_high'].iloc[-1])}"
+    interval = f"{100 * frame['share_low'].iloc[-1]:.0f} to {share(frame['share_high'].iloc[-1])}"
     hinted = f", {hints:,} with a hint" if (hints := frame["rationalized"].iloc[-1]) else ""
-    return f"{kept:,} of {given:,} problems kept{hinted}: {_share(kept / given)}, 95 % interval {interval}"
+    return f"{kept:,} of {given:,} problems kept{hinted}: {share(kept / given)}, 95 % interval {interval}"
 
 
 def _reasons(lost: int, reasons: dict[str, int]) -> str:
@@ -130,10 +77,10 @@ def _reasons(lost: int, reasons: dict[str, int]) -> str:
 def acceptance(frame: pandas.DataFrame) -> Figure:
     """Share of problems with an accepted trace by the end of each iteration, with intervals."""
     if frame["problems"].iloc[0] == 0:
-        return _nothing("No problem was finished.")
+        return nothing("No problem was finished.")
     first, last = frame.iloc[0], frame.iloc[-1]
     with style():
-        figure, axes = _axes(3.4)
+        figure, axes = new_axes(3.4)
         errors = [frame["share"] - frame["share_low"], frame["share_high"] - frame["share"]]
         axes.errorbar(
             frame["iteration"], frame["share"], yerr=errors, color=BLUE, marker="o", capsize=4, lw=1.5
@@ -149,10 +96,10 @@ def acceptance(frame: pandas.DataFrame) -> Figure:
         axes.set_xticks(frame["iteration"], [_step(line) for line in frame.itertuples()])
         axes.set_xlim(-0.4, len(frame) - 0.6)
         axes.set_ylim(0, 1.04)
-        _percent(axes.yaxis)
+        percent_axis(axes.yaxis)
         axes.set_ylabel("problems accepted so far")
-        title = f"{_share(first['share'])} of {int(last['problems']):,} problems accepted as drafted"
-        _title(figure, title if len(frame) == 1 else f"{title}, {_share(last['share'])} after refinement")
+        words = f"{share(first['share'])} of {int(last['problems']):,} problems accepted as drafted"
+        title(figure, words if len(frame) == 1 else f"{words}, {share(last['share'])} after refinement")
     return figure
 
 
@@ -166,9 +113,9 @@ def _step(line: Any) -> str:
 def accuracy(frame: pandas.DataFrame) -> Figure:
     """Verified accuracy by way of choosing the trace: dot and interval; hollow where the reference helped."""
     if frame.empty or not frame["n"].iloc[0]:
-        return _nothing("No problem has a decided verdict: there is no accuracy to show.")
+        return nothing("No problem has a decided verdict: there is no accuracy to show.")
     with style():
-        figure, axes = _axes(1.25 + 0.36 * len(frame))
+        figure, axes = new_axes(1.25 + 0.36 * len(frame))
         for place, line in enumerate(frame.itertuples()):
             axes.plot(
                 [line.accuracy_low, line.accuracy_high],
@@ -180,20 +127,20 @@ def accuracy(frame: pandas.DataFrame) -> Figure:
             face = "white" if line.sees_reference else BLUE
             look = {"color": BLUE, "markerfacecolor": face, "markersize": 7, "markeredgewidth": 1.5}
             axes.plot(line.accuracy, place, "o", clip_on=False, **look)  # whole also at 0 and 100 %
-            _beside(axes, place, 85, f"{line.right:,} of {line.n:,}", ha="right")
-            _beside(axes, place, 150, f"{line.traces:.1f}".removesuffix(".0"), ha="right")
-        _beside(axes, -0.8, 85, "right", ha="right", color=GREY, size="small")
-        _beside(axes, -0.8, 150, "traces each", ha="right", color=GREY, size="small")
-        axes.set_yticks(range(len(frame)), [_label(way) for way in frame["way"]])
+            beside(axes, place, 85, f"{line.right:,} of {line.n:,}", ha="right")
+            beside(axes, place, 150, f"{line.traces:.1f}".removesuffix(".0"), ha="right")
+        beside(axes, -0.8, 85, "right", ha="right", color=GREY, size="small")
+        beside(axes, -0.8, 150, "traces each", ha="right", color=GREY, size="small")
+        axes.set_yticks(range(len(frame)), [label(way) for way in frame["way"]])
         axes.set_ylim(len(frame) - 0.4, -0.6)
         axes.set_xlim(0, 1)
-        _percent(axes.xaxis)
+        percent_axis(axes.xaxis)
         hollow = "; hollow: chosen with the reference" if frame["sees_reference"].any() else ""
         axes.set_xlabel(f"verified right (95 % interval{hollow})")
-        _bare(axes)
+        bare(axes)
         first, last = frame.iloc[0], frame.iloc[-1]
         shown = [first] if len(frame) == 1 else [first, last]
-        _title(figure, "Verified right: " + ", ".join(f"{w['way']} {_share(w['accuracy'])}" for w in shown))
+        title(figure, "Verified right: " + ", ".join(f"{w['way']} {share(w['accuracy'])}" for w in shown))
     return figure
 
 
@@ -207,25 +154,25 @@ def scores(candidates: pandas.DataFrame, agreement: pandas.DataFrame | None = No
     columns = [c for c in columns if c != "score_mean" or len(columns) > 2][-4:] if columns else []
     columns = sorted(columns, key=lambda c: c == "score_mean")
     if not columns:
-        return _nothing("No trace has a judge's score.")
+        return nothing("No trace has a judge's score.")
     with style():
-        figure, grid = _axes(2.9, len(columns), sharey=True, squeeze=False)
+        figure, grid = new_axes(2.9, len(columns), sharey=True, squeeze=False)
         for axes, column in zip(grid[0], columns, strict=True):
             _mirrored(axes, own, column)
             name = column.removeprefix("score_")
             axes.set_title(
-                _label(name) + _auc(agreement, name), size=9.5, weight="normal", loc="center", pad=6
+                label(name) + _auc(agreement, name), size=9.5, weight="normal", loc="center", pad=6
             )
             axes.set_xlabel("score")
         first, decided = grid[0][0], own["correct"].notna().any()
         top = 1.3 * max(abs(limit) for axes in grid[0] for limit in axes.dataLim.intervaly)
         first.set_ylim(-top if decided else 0, top)
         first.set_ylabel("share of the traces")
-        first.yaxis.set_major_formatter(lambda value, _: _share(abs(value)))
+        first.yaxis.set_major_formatter(lambda value, _: share(abs(value)))
         if decided:
             first.text(0.04, 0.97, "right", color=BLUE, va="top", transform=first.transAxes)
             first.text(0.04, 0.03, "wrong", color=ORANGE, transform=first.transAxes)
-        _title(figure, _score_title(own, columns))
+        title(figure, _score_title(own, columns))
     return figure
 
 
@@ -275,10 +222,10 @@ def lengths(candidates: pandas.DataFrame) -> Figure:
     )
     groups = [(name, own[verdict == name]) for name in VERDICTS if (verdict == name).any()]
     if not groups:
-        return _nothing("There is no trace to measure.")
+        return nothing("There is no trace to measure.")
     rng = np.random.default_rng(0)
     with style():
-        figure, axes = _axes(1.2 + 0.75 * len(groups))
+        figure, axes = new_axes(1.2 + 0.75 * len(groups))
         for place, (name, group) in enumerate(groups):
             shown = group if len(group) <= MAX_POINTS else group.sample(MAX_POINTS, random_state=0)
             height = place + 0.16 + 0.2 * rng.random(len(shown))
@@ -302,9 +249,9 @@ def lengths(candidates: pandas.DataFrame) -> Figure:
         crosses = "; crosses: cut off" if own["truncated"].any() else ""
         unit = "completion tokens" if counted else "characters"
         axes.set_xlabel(f"{unit} a trace (bar: middle half, circle: median{crosses})")
-        _bare(axes)
+        bare(axes)
         medians = ", ".join(f"{name} {group['length'].median():.0f}" for name, group in groups)
-        _title(figure, f"Median length in {unit}: {medians}")
+        title(figure, f"Median length in {unit}: {medians}")
     return figure
 
 
@@ -313,9 +260,9 @@ def calls(frame: pandas.DataFrame) -> Figure:
     roles = frame[(frame["role"] != "all") & (frame["calls"] > 0)]
     total = frame.iloc[-1]
     if roles.empty:
-        return _nothing("No call was made.")
+        return nothing("No call was made.")
     with style():
-        figure, (left, middle, right) = _axes(1.6 + 0.4 * len(roles), 3, sharey=True)
+        figure, (left, middle, right) = new_axes(1.6 + 0.4 * len(roles), 3, sharey=True)
         places = range(len(roles))
         left.barh(places, roles["calls"].astype(float), height=0.6, color=BLUE)
         left.bar_label(
@@ -339,12 +286,12 @@ def calls(frame: pandas.DataFrame) -> Figure:
         right.plot(roles["latency_p50"][timed], where, "o", color=BLUE)
         right.set_xlim(0)
         right.set_xlabel("seconds a call\n(median to p90)")
-        left.set_yticks(places, [_label(role) for role in roles["role"]])
+        left.set_yticks(places, [label(role) for role in roles["role"]])
         left.set_ylim(len(roles) - 0.5, -0.5)
         for axes in (left, middle, right):
             axes.locator_params(axis="x", nbins=4)
-            _bare(axes)
-        _title(figure, _calls_title(total))
+            bare(axes)
+        title(figure, _calls_title(total))
     return figure
 
 

@@ -1,0 +1,27 @@
+"""One figure for each frame of the analysis: `figures.funnel(analysis.funnel(rows, counts))`.
+
+canvas.py holds what they share; the other modules draw, one a notebook. Names are imported when first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+_PUBLIC = {
+    "canvas": ["style"],
+    "distillation": ["acceptance", "accuracy", "calls", "funnel", "lengths", "scores"],
+}
+_HOME = {name: module for module, names in _PUBLIC.items() for name in names}
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str):
+    if name in _HOME:
+        value = getattr(importlib.import_module(f"cotkit.analysis.figures.{_HOME[name]}"), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'cotkit.analysis.figures' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
