@@ -13,8 +13,8 @@ LEVELS = [
     {"records", "paths", "aio", "prompts", "keys"},
     {"problems", "runs"},
     {"chat", "verify"},
-    {"judge"},
-    {"pipelines", "analysis", "train"},
+    {"judge", "analysis"},
+    {"pipelines", "train"},
     {"widgets", "report"},
     {"compat", "cli"},
 ]
