@@ -34,6 +34,7 @@ OPENAI_URL = "https://api.openai.com/v1"
 OPENAI_HOST = "api.openai.com"
 SAMPLING = ("temperature", "top_p", "max_tokens", "seed", "stop")
 STRUCTURED = ("json_schema", "json_object", "prompt")  # from the strictest to what every model can do
+TRANSPORTS = ("openai", "aiohttp")
 RESERVED = {"model", "messages", "n", "stream", "response_format"}  # not for extra_body
 
 
@@ -58,6 +59,7 @@ class EndpointOptions:
     price: tuple[float, float] | None = None  # US dollars per million prompt, completion tokens
     supports_n: bool | str = "auto"  # several answers in one request; "auto" = only at OpenAI
     rate_limit_patience: float = 600.0  # seconds of nothing but 429 before the endpoint is given up
+    transport: str = "openai"
     endpoint_name: str | None = None  # stands for host and port in rows, config and cache keys
 
     def __post_init__(self) -> None:
@@ -78,6 +80,8 @@ class EndpointOptions:
             raise ValueError(f"structured must be auto, {', '.join(STRUCTURED)}; got {self.structured!r}")
         if self.supports_n not in ("auto", True, False):
             raise ValueError(f"supports_n must be True, False or 'auto', got {self.supports_n!r}")
+        if self.transport not in TRANSPORTS:
+            raise ValueError(f"transport must be {' or '.join(TRANSPORTS)}, got {self.transport!r}")
         if self.price is not None:
             rule = "price is a pair: US dollars per million prompt tokens, and per million completion tokens"
             if not isinstance(self.price, (tuple, list)) or len(self.price) != 2:

@@ -1,4 +1,4 @@
-"""One model at one endpoint: its client, its queue, its circuit breaker.
+"""One model at one endpoint: its transport, its queue, its circuit breaker.
 
 `Endpoint.ask` is one call: it waits for its turn, sends, retries what passes by itself, waits out 429s,
 learns which parameters are refused, and records every request in the ledger. It gives completions, or raises
@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import functools
 import itertools
-import json
 import random
 import time
 import urllib.parse
@@ -23,25 +22,23 @@ import pydantic
 
 from cotkit import aio
 from cotkit.chat.breaker import Breaker
-from cotkit.chat.config import OPENAI_HOST, EndpointOptions, checked_url, is_loopback, read_key
+from cotkit.chat.config import EndpointOptions, checked_url, read_key
 from cotkit.chat.dialect import Call, Dialect
-from cotkit.chat.errors import DOWN, TRANSIENT, Failure, classify, scrub
+from cotkit.chat.errors import DOWN, TRANSIENT, Failure, scrub
 from cotkit.chat.ledger import CallLedger
 from cotkit.chat.limiter import Clock, Limiter
 from cotkit.chat.prices import Price, price_of
 from cotkit.chat.replies import Reply, counts_one_choice, read_completion
 from cotkit.chat.tally import Amount
+from cotkit.chat.transports import Transport, open_transport
 from cotkit.records import Attempt, Completion, Usage
 
 BACKOFF_S, LONGEST_BACKOFF_S = 0.5, 30.0
 LONGEST_RETRY_AFTER_S = 120.0
 COOL_DOWN_S = 1.0  # after a first 429 that does not say how long
 EMPTY_RETRIES = 2  # three empty answers to one prompt are no accident
-CONNECT_S = 20.0
-KEEP_ALIVE_S = 4.0  # common servers close idle connections after 5 s; a request must not meet that
 CHARACTERS_PER_TOKEN = 4  # only for what budgets expect; English prose, OpenAI's rule of thumb
 GUESSED_ANSWER_TOKENS = 500
-TRANSPORTS = {"aiohttp", "httpx", "httpx2", "httpcore", "httpcore2", "anyio"}
 
 _callers = itertools.count()
 
@@ -73,14 +70,15 @@ class Endpoint:
         self.retries = self.rate_limited = 0
         self.last_failure = ""
         self._limited_since: float | None = None
-        self._client, self._given = client, client is not None
+        self._client = client
+        self._transport: Transport | None = None
         self._closer: weakref.finalize | None = None
         self._revive = revive
         self._reviving: asyncio.Task[str] | None = None
         self._take_key()
 
     def _take_key(self) -> None:
-        key = self._client.api_key if self._given else read_key(self.options.api_key_env, self.base_url)
+        key = self._client.api_key if self._client else read_key(self.options.api_key_env, self.base_url)
         self._key = pydantic.SecretStr(key if isinstance(key, str) else "")
 
     @functools.cached_property
@@ -222,7 +220,7 @@ class Endpoint:
         role: str,
     ) -> list[Completion | None]:
         """One request, recorded however it ends."""
-        client = self._client or self._open()
+        transport = self._transport or self._open()
         prompt = calls[0].characters // CHARACTERS_PER_TOKEN
         answer = body.get("max_tokens") or body.get("max_completion_tokens") or GUESSED_ANSWER_TOKENS
         place = contextlib.nullcontext()
@@ -231,7 +229,7 @@ class Endpoint:
         async with place:
             started = time.monotonic()
             try:
-                reply = read_completion(await self._post(client, body))
+                reply = read_completion(await transport.post(body))
             except Failure as failure:
                 failure.message = scrub(failure.message, self._secrets())
                 self._record(ledger, role, failure.kind, Usage(), (prompt, 0), started)
@@ -324,68 +322,25 @@ class Endpoint:
         cost = self.price(prompt, completion, 0) if self.price else None
         return Amount(1, prompt + completion, cost or 0.0)
 
-    async def _post(self, client: Any, body: dict[str, Any]) -> Any:
-        """The decoded body of the answer. Raises Failure; the timeout runs from here."""
-        try:
-            async with asyncio.timeout(self.options.timeout):
-                return await client.post(
-                    "/chat/completions", cast_to=object, body=body, options={"max_retries": 0}
-                )
-        except Exception as error:
-            failure = self._failure_of(error)
-            if failure is None:
-                raise
-        raise failure  # outside of `except`: a traceback must not show the client's own error, key and all
-
-    def _failure_of(self, error: Exception) -> Failure | None:
-        """What went wrong, None for a bug of ours."""
-        import openai
-
-        if isinstance(error, openai.APIStatusError):
-            return classify(error.status_code, error.response.headers, error.body)
-        if _is_unreadable(error):
-            return Failure("malformed", f"the body is not JSON: {error}")
-        if isinstance(error, TimeoutError):
-            return Failure("timeout", f"no answer within {self.options.timeout:g} s (the option timeout)")
-        if isinstance(error, openai.APIConnectionError) or _package(error) in TRANSPORTS:
-            return _connection_failure(error)
-        return None
-
     def _secrets(self) -> tuple[str, ...]:
         key = self._key.get_secret_value()
         return (key,) if len(key) >= 4 else ()
 
-    def _open(self) -> Any:
-        """The endpoint's one client, made in the loop that uses it."""
-        import openai
-
+    def _open(self) -> Transport:
+        """The endpoint's one transport, made in the loop that uses it."""
         _ = self.price  # loads the table now, not after the first answer
-        places = 2 * self.options.max_concurrency  # our queue is the limit, never the pool
-        limits = type(openai.DEFAULT_CONNECTION_LIMITS)(
-            max_connections=places, max_keepalive_connections=places, keepalive_expiry=KEEP_ALIVE_S
-        )
-        timeout = openai.Timeout(None, connect=CONNECT_S)
-        proxies = not is_loopback(self.host)  # a proxy cannot reach this machine's own servers
-        client = openai.AsyncOpenAI(
-            api_key=self._key.get_secret_value() or "none",
-            base_url=self.base_url,
-            max_retries=0,
-            timeout=timeout,
-            http_client=openai.DefaultAioHttpClient(limits=limits, timeout=timeout, trust_env=proxies),
-        )
-        if self.host != OPENAI_HOST:
-            client.organization = client.project = None  # from OPENAI_ORG_ID: nobody else's business
-        self._client = client
-        self._closer = weakref.finalize(self, _close, client, asyncio.get_running_loop())
-        return client
+        key = self._key.get_secret_value()
+        self._transport = open_transport(self.options, self.base_url, self.host, key, self._client)
+        self._closer = weakref.finalize(self, _close, self._transport, asyncio.get_running_loop())
+        return self._transport
 
     async def aclose(self) -> None:
         """Closes the connections; a later call opens them again. A client from outside is left open."""
-        if self._given or self._client is None:
+        if self._transport is None:
             return
-        client, self._client = self._client, None
+        transport, self._transport = self._transport, None
         self._closer.detach()
-        await client.close()
+        await transport.close()
 
 
 def _backoff(retry: int, failure: Failure) -> float:
@@ -394,33 +349,11 @@ def _backoff(retry: int, failure: Failure) -> float:
     return max(jittered, min(failure.retry_after or 0.0, LONGEST_RETRY_AFTER_S))
 
 
-def _connection_failure(error: BaseException) -> Failure:
-    """The transports map a dropped connection to a timeout: the innermost error says what it was."""
-    chain = [error]
-    while chain[-1].__cause__ is not None:
-        chain.append(chain[-1].__cause__)
-    ours = [e for e in chain if _package(e) == "aiohttp"]
-    timed_out = isinstance(ours[0], TimeoutError) if ours else "Timeout" in type(error).__name__
-    inner = ours[0] if ours else chain[-1]
-    return Failure("timeout" if timed_out else "connection", f"{type(inner).__name__}: {inner}")
-
-
-def _is_unreadable(error: Exception) -> bool:
-    """Whether the decoder refused the body: no JSON, nested too deeply, or a number without end."""
-    if isinstance(error, (json.JSONDecodeError, UnicodeDecodeError, RecursionError)):
-        return True
-    return isinstance(error, ValueError) and "integer string conversion" in str(error)
-
-
-def _package(error: BaseException) -> str:
-    return type(error).__module__.partition(".")[0]
-
-
-def _close(client: Any, loop: asyncio.AbstractEventLoop) -> None:
-    """Closes the client of an endpoint that is garbage, or of a program that ends, without a warning."""
+def _close(transport: Transport, loop: asyncio.AbstractEventLoop) -> None:
+    """Closes the transport of an endpoint that is garbage, or of a program that ends, without a warning."""
     if loop.is_closed() or not loop.is_running():
         return
-    closing = asyncio.run_coroutine_threadsafe(client.close(), loop)
+    closing = asyncio.run_coroutine_threadsafe(transport.close(), loop)
     with contextlib.suppress(Exception):
         if not aio.inside():
             closing.result(1.0)

@@ -54,6 +54,7 @@ class ChatModel:
     structured: "auto" tries json_schema, then json_object, then the prompt alone.
     price: (US dollars per million prompt tokens, per million completion tokens); None = the shipped table.
     supports_n: several choices in one request; "auto" = at OpenAI only.
+    transport: "openai", or "aiohttp": without the openai client's layers, for thousands in flight.
     rate_limit_patience: seconds of nothing but 429 until the endpoint is given up.
     endpoint_name: stands for host and port in rows, config.json and cache keys (for ports that change).
     name: what messages and judges call it. client: see `from_client`. clock: for tests.
@@ -81,6 +82,7 @@ class ChatModel:
         structured: str = "auto",
         price: tuple[float, float] | None = None,
         supports_n: bool | str = "auto",
+        transport: str = "openai",
         rate_limit_patience: float = 600.0,
         endpoint_name: str | None = None,
         name: str | None = None,
@@ -105,6 +107,7 @@ class ChatModel:
             structured=structured,
             price=price,
             supports_n=supports_n,
+            transport=transport,
             rate_limit_patience=rate_limit_patience,
             endpoint_name=endpoint_name,
         )
@@ -128,7 +131,7 @@ class ChatModel:
 
         if not isinstance(client, openai.AsyncOpenAI):
             raise TypeError(f"from_client needs an openai.AsyncOpenAI, got {type(client).__name__}")
-        if taken := sorted({"base_url", "api_key_env"} & options.keys()):
+        if taken := sorted({"base_url", "api_key_env", "transport"} & options.keys()):
             raise TypeError(f"{', '.join(taken)}: the client has its own")
         return cls(model, str(client.base_url), "", client=client, **options)
 

@@ -25,8 +25,11 @@ class VirtualClock:
         self.time = max(self.time, until)
 
 
+defaults = {"transport": "openai"}  # tests of asking are run over each transport: see conftest.py
+
+
 def model(server, name="mock", **options) -> ChatModel:
-    return ChatModel(name, base_url=server.base_url, **{"clock": VirtualClock(), **options})
+    return ChatModel(name, base_url=server.base_url, **{"clock": VirtualClock(), **defaults, **options})
 
 
 def ask_all(chat: ChatModel, prompts, **options) -> list:

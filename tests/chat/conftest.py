@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asking
 import pytest
 from mock_server import MockServer
 
@@ -34,3 +35,16 @@ def serve():
             server.__exit__(None, None, None)
         else:
             _idle.append(server)
+
+
+@pytest.fixture(autouse=True)
+def transport(request):
+    """Which way the ChatModels of `asking.model` send."""
+    asking.defaults["transport"] = getattr(request, "param", "openai")
+    yield
+    asking.defaults["transport"] = "openai"
+
+
+def pytest_generate_tests(metafunc):
+    if metafunc.module.__name__ in ("test_chat_asking", "test_chat_candidates"):
+        metafunc.parametrize("transport", ["openai", "aiohttp"], indirect=True)

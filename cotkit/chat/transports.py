@@ -1,0 +1,183 @@
+"""How a request reaches an endpoint: through the `openai` client, or straight over aiohttp.
+
+Both send one body and give the decoded answer or raise a Failure; everything else (queues, retries, cache,
+cost) is above them and the same for both. "openai" is the default, and what a client of yours is used
+through. "aiohttp" leaves the client's layers out: a fraction of the CPU time a call, for thousands in flight.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import urllib.request
+from typing import Any, Protocol
+
+from cotkit import __version__
+from cotkit.chat.config import OPENAI_HOST, EndpointOptions, is_loopback
+from cotkit.chat.errors import Failure, classify
+
+CONNECT_S = 20.0
+KEEP_ALIVE_S = 4.0  # common servers close idle connections after 5 s; a request must not meet that
+LIBRARIES = {"aiohttp", "httpx", "httpx2", "httpcore", "httpcore2", "anyio"}  # whose errors are the network's
+
+
+class Transport(Protocol):
+    """Made and used in the engine's loop."""
+
+    async def post(self, body: dict[str, Any]) -> Any:
+        """The decoded body of the answer. Raises Failure; the timeout runs from here."""
+
+    async def close(self) -> None:
+        """Closes the connections; a second time does nothing."""
+
+
+class OpenAITransport:
+    """The `openai` package's AsyncOpenAI with its retries off; `client` is one from outside, left open."""
+
+    def __init__(self, options: EndpointOptions, base_url: str, host: str, key: str, client: Any = None):
+        self._timeout, self._given = options.timeout, client is not None
+        self._client = client or _openai_client(base_url, host, key, 2 * options.max_concurrency)
+
+    async def post(self, body: dict[str, Any]) -> Any:
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await self._client.post(
+                    "/chat/completions", cast_to=object, body=body, options={"max_retries": 0}
+                )
+        except Exception as error:
+            failure = self._failure_of(error)
+            if failure is None:
+                raise
+        raise failure  # outside of `except`: a traceback must not show the client's own error, key and all
+
+    def _failure_of(self, error: Exception) -> Failure | None:
+        import openai
+
+        if isinstance(error, openai.APIStatusError):
+            return classify(error.status_code, error.response.headers, error.body)
+        failure = _network_failure(error, self._timeout)
+        if failure is None and isinstance(error, openai.APIConnectionError):
+            return _connection_failure(error)
+        return failure
+
+    async def close(self) -> None:
+        if not self._given:
+            await self._client.close()
+
+
+class AiohttpTransport:
+    """One aiohttp session."""
+
+    def __init__(self, options: EndpointOptions, base_url: str, host: str, key: str):
+        import aiohttp
+
+        self._timeout, self._url = options.timeout, f"{base_url}/chat/completions"
+        headers = {"Content-Type": "application/json", "User-Agent": f"cotkit/{__version__}"}
+        if key:
+            headers["Authorization"] = f"Bearer {key}"
+        for name in ("organization", "project") if host == OPENAI_HOST else ():
+            if value := os.environ.get(
+                {"organization": "OPENAI_ORG_ID", "project": "OPENAI_PROJECT_ID"}[name]
+            ):
+                headers[f"OpenAI-{name.title()}"] = value
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=2 * options.max_concurrency, keepalive_timeout=KEEP_ALIVE_S),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S),
+            headers=headers,
+            proxy=_proxy_for(base_url, host),
+        )
+
+    async def post(self, body: dict[str, Any]) -> Any:
+        try:
+            async with asyncio.timeout(self._timeout):
+                async with self._session.post(self._url, data=json.dumps(body).encode()) as response:
+                    content = await response.read()
+            if response.status < 400:
+                return json.loads(content)
+            failure = classify(response.status, response.headers, _decoded(content))
+        except Exception as error:
+            failure = _network_failure(error, self._timeout)
+            if failure is None:
+                raise
+        raise failure
+
+    async def close(self) -> None:
+        await self._session.close()
+
+
+def open_transport(
+    options: EndpointOptions, base_url: str, host: str, key: str, client: Any = None
+) -> Transport:
+    if options.transport == "aiohttp":
+        return AiohttpTransport(options, base_url, host, key)
+    return OpenAITransport(options, base_url, host, key, client)
+
+
+def _openai_client(base_url: str, host: str, key: str, connections: int) -> Any:
+    import openai
+
+    limits = type(openai.DEFAULT_CONNECTION_LIMITS)(  # our queue is the limit, never the pool
+        max_connections=connections, max_keepalive_connections=connections, keepalive_expiry=KEEP_ALIVE_S
+    )
+    timeout = openai.Timeout(None, connect=CONNECT_S)
+    client = openai.AsyncOpenAI(
+        api_key=key or "none",
+        base_url=base_url,
+        max_retries=0,
+        timeout=timeout,
+        http_client=openai.DefaultAioHttpClient(
+            limits=limits, timeout=timeout, trust_env=not is_loopback(host)
+        ),
+    )
+    if host != OPENAI_HOST:
+        client.organization = client.project = None  # from OPENAI_ORG_ID: nobody else's business
+    return client
+
+
+def _proxy_for(base_url: str, host: str) -> str | None:
+    """The environment's proxy. (aiohttp's `trust_env` would also look into ~/.netrc, at every request.)"""
+    if is_loopback(host) or urllib.request.proxy_bypass(host):  # no proxy reaches this machine's own servers
+        return None
+    return urllib.request.getproxies().get(base_url.partition(":")[0])
+
+
+def _network_failure(error: Exception, timeout: float) -> Failure | None:
+    """What went wrong on the way, or with reading what came; None for a bug of ours."""
+    if _is_unreadable(error):
+        return Failure("malformed", f"the body is not JSON: {error}")
+    if _package(error) in LIBRARIES:
+        return _connection_failure(error)
+    if isinstance(error, TimeoutError):
+        return Failure("timeout", f"no answer within {timeout:g} s (the option timeout)")
+    return None
+
+
+def _connection_failure(error: BaseException) -> Failure:
+    """The transports map a dropped connection to a timeout: the innermost error says what it was."""
+    chain = [error]
+    while chain[-1].__cause__ is not None:
+        chain.append(chain[-1].__cause__)
+    ours = [e for e in chain if _package(e) == "aiohttp"]
+    timed_out = isinstance(ours[0], TimeoutError) if ours else "Timeout" in type(error).__name__
+    inner = ours[0] if ours else chain[-1]
+    return Failure("timeout" if timed_out else "connection", f"{type(inner).__name__}: {inner}")
+
+
+def _is_unreadable(error: Exception) -> bool:
+    """Whether the decoder refused the body: no JSON, nested too deeply, or a number without end."""
+    if isinstance(error, (json.JSONDecodeError, UnicodeDecodeError, RecursionError)):
+        return True
+    return isinstance(error, ValueError) and "integer string conversion" in str(error)
+
+
+def _decoded(content: bytes) -> Any:
+    """An error's body: JSON where it is, else text."""
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        return content.decode("utf-8", "replace")
+
+
+def _package(error: BaseException) -> str:
+    return type(error).__module__.partition(".")[0]
