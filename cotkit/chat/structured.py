@@ -18,7 +18,6 @@ from typing import Any
 
 import pydantic
 
-from cotkit.prompts import load
 
 LONGEST_TEXT = 200_000  # characters, some 50,000 tokens
 STARTS_TRIED = 200  # opening brackets of prose looked at before giving up ...
@@ -91,6 +90,8 @@ def _is_strict(schema: Any) -> bool:
 
 def with_schema(messages: list[dict], schema: dict[str, Any]) -> list[dict]:
     """The messages with the schema said in words, for endpoints that cannot be told otherwise."""
+    from cotkit.prompts import load  # Jinja2 takes a moment, and most calls need no schema
+
     note = load("json_answer").messages(schema=json.dumps(schema))[0]["content"]
     last = messages[-1]
     if last.get("role") == "user" and isinstance(last.get("content"), str):
@@ -100,6 +101,8 @@ def with_schema(messages: list[dict], schema: dict[str, Any]) -> list[dict]:
 
 def ask_again(messages: list[dict], text: str, error: ParseError, schema: dict[str, Any]) -> list[dict]:
     """The follow-up that quotes what was wrong with the answer `text`."""
+    from cotkit.prompts import load
+
     complaint = load("json_again").messages(error=str(error), schema=json.dumps(schema))
     return [*messages, {"role": "assistant", "content": text}, *complaint]
 

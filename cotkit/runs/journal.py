@@ -31,8 +31,15 @@ def finite(value: Any) -> Any:
 
 
 def dump_json(value: Any, indent: int | None = None) -> bytes:
-    text = json.dumps(finite(value), ensure_ascii=False, allow_nan=False, indent=indent)
-    return _SURROGATE.sub(lambda m: f"\\u{ord(m[0]):04x}", text).encode()
+    encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, indent=indent).encode
+    try:
+        text = encode(value)
+    except ValueError:
+        text = encode(finite(value))
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return _SURROGATE.sub(lambda m: f"\\u{ord(m[0]):04x}", text).encode()
 
 
 def write_json(path: pathlib.Path, value: Any) -> None:

@@ -1,0 +1,201 @@
+"""An OpenAI-compatible endpoint for benchmarks, always in a process of its own; standard library only.
+
+    with Endpoint(latency_ms=500) as endpoint:
+        ... requests to endpoint.base_url ...
+        endpoint.stats()
+
+HTTP/1.1 with keep-alive, parsed by hand in one asyncio.Protocol, so that the server costs a fraction of what
+any client does. A prompt carries a mark `PID=<n>`, and so does its answer: `stats()` counts prompts that hold
+more than one mark (mixed) and generations that were asked for again (repeated). As a judge it is
+deterministic: by the mark, half of the problems pass at once, 30 % need one refinement, 20 % two.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import random
+import re
+import subprocess
+import sys
+import time
+import urllib.request
+import zlib
+from typing import Any
+
+MARK = re.compile(rb"PID=(\d+)")
+VERSION = re.compile(rb"VER=(\d+)")
+WORDS = "so the number of parts is added to what was there before and the sum is taken once more "
+
+
+class State:
+    def __init__(self, options: argparse.Namespace):
+        self.options, self.random = options, random.Random(options.seed)
+        self.filler = (WORDS * (1 + options.characters // len(WORDS)))[: options.characters]
+        self.reset()
+
+    def reset(self) -> None:
+        self.counts = dict.fromkeys(
+            ("requests", "ok", "limited", "failed", "dropped", "mixed", "repeated", "peak"), 0
+        )
+        self.latency_s, self.in_flight, self.seen, self.starts = 0.0, 0, set(), []
+
+    def latency(self) -> float:
+        mean, sigma = self.options.latency_ms / 1000, self.options.sigma
+        return mean * self.random.lognormvariate(-sigma * sigma / 2, sigma) if sigma else mean
+
+    def over_the_cap(self) -> float | None:
+        """Seconds until the next request may start under the requests-per-minute cap, None = now."""
+        if not self.options.rpm:
+            return None
+        now, window = time.monotonic(), 60.0 / self.options.speed_up
+        self.starts = [at for at in self.starts if at > now - window]
+        if len(self.starts) >= self.options.rpm:
+            return self.starts[0] + window - now
+        self.starts.append(now)
+        return None
+
+    def stats(self) -> dict[str, Any]:
+        return {**self.counts, "latency_s": self.latency_s}
+
+
+class Connection(asyncio.Protocol):
+    def __init__(self, state: State):
+        self.state, self.buffer = state, b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self.buffer += data
+        while (end := self.buffer.find(b"\r\n\r\n")) >= 0:
+            head = self.buffer[:end]
+            length = re.search(rb"(?i)content-length: *(\d+)", head)
+            size = end + 4 + (int(length[1]) if length else 0)
+            if len(self.buffer) < size:
+                return
+            body, self.buffer = self.buffer[end + 4 : size], self.buffer[size:]
+            self.answer(head.split(b" ", 2)[1], body)
+
+    def answer(self, path: bytes, body: bytes) -> None:
+        if path == b"/stats":
+            self.send(200, self.state.stats())
+        elif path == b"/reset":
+            self.state.reset()
+            self.send(200, {})
+        else:
+            asyncio.get_running_loop().create_task(self.complete(body))
+
+    async def complete(self, body: bytes) -> None:
+        state, counts, options = self.state, self.state.counts, self.state.options
+        counts["requests"] += 1
+        if (wait := state.over_the_cap()) is not None:
+            counts["limited"] += 1
+            return self.send(429, {"error": {"message": "slow down"}}, f"retry-after-ms: {1000 * wait:.0f}")
+        state.in_flight += 1
+        counts["peak"] = max(counts["peak"], state.in_flight)
+        latency, luck = state.latency(), state.random.random()
+        await asyncio.sleep(latency)
+        state.in_flight -= 1
+        if luck < options.drops:
+            counts["dropped"] += 1
+            return self.transport.abort()
+        if luck < options.drops + options.errors:
+            counts["failed"] += 1
+            return self.send(500, {"error": {"message": "injected"}})
+        if luck < options.drops + options.errors + options.limits:
+            counts["limited"] += 1
+            return self.send(429, {"error": {"message": "injected"}}, "retry-after: 1")
+        counts["ok"] += 1
+        state.latency_s += latency
+        self.send(200, completion(self.words(body), len(body)))
+
+    def words(self, body: bytes) -> str:
+        marks = set(MARK.findall(body))
+        self.state.counts["mixed"] += len(marks) > 1
+        mark = int(next(iter(marks), b"0"))
+        version = max((int(v) for v in VERSION.findall(body)), default=0)
+        if b"response_format" in body:
+            needed = (0, 0, 0, 0, 0, 1, 1, 1, 2, 2)[zlib.crc32(str(mark).encode()) % 10]
+            score = 9 if version >= needed else 3
+            return json.dumps({"correctness": {"reason": "scripted", "score": score}, "feedback": "go on"})
+        key = zlib.crc32(body)
+        self.state.counts["repeated"] += key in self.state.seen
+        self.state.seen.add(key)
+        version += b"VER=" in body
+        return f"{self.state.filler} PID={mark} VER={version} The answer is \\boxed{{{mark}}}."
+
+    def send(self, status: int, content: dict[str, Any], header: str = "") -> None:
+        body = json.dumps(content).encode()
+        head = f"HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
+        self.transport.write((head + (f"{header}\r\n" if header else "") + "\r\n").encode() + body)
+
+
+def completion(text: str, prompt_characters: int) -> dict[str, Any]:
+    usage = {"prompt_tokens": prompt_characters // 4, "completion_tokens": len(text) // 4}
+    message = {"role": "assistant", "content": text}
+    choice = {"index": 0, "message": message, "finish_reason": "stop"}
+    return {"id": "x", "object": "chat.completion", "model": "mock", "choices": [choice], "usage": usage}
+
+
+class Endpoint:
+    """The server's process. Options as on the command line, see `parser`."""
+
+    def __init__(self, **options: Any):
+        self._options = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
+
+    def __enter__(self) -> Endpoint:
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, *self._options], stdout=subprocess.PIPE, text=True
+        )
+        self.port = int(self._process.stdout.readline())
+        return self
+
+    @property
+    def base_url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/v1"
+
+    def stats(self) -> dict[str, Any]:
+        return self._get("stats")
+
+    def reset(self) -> None:
+        self._get("reset")
+
+    def _get(self, path: str) -> dict[str, Any]:
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(f"http://127.0.0.1:{self.port}/{path}", timeout=30) as answer:
+            return json.load(answer)
+
+    def __exit__(self, *exc: object) -> None:
+        self._process.terminate()
+        self._process.wait()
+        self._process.stdout.close()
+
+
+def parser() -> argparse.ArgumentParser:
+    arguments = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    arguments.add_argument("--latency-ms", type=float, default=0.0)
+    arguments.add_argument("--sigma", type=float, default=0.0, help="of a lognormal latency; 0 = fixed")
+    arguments.add_argument("--errors", type=float, default=0.0, help="share of requests that get a 500")
+    arguments.add_argument("--limits", type=float, default=0.0, help="share of requests that get a 429")
+    arguments.add_argument("--drops", type=float, default=0.0, help="share of connections that are dropped")
+    arguments.add_argument("--rpm", type=int, default=0, help="requests a minute, 429 beyond; 0 = no cap")
+    arguments.add_argument("--speed-up", type=float, default=1.0, help="a minute is this much shorter")
+    arguments.add_argument("--characters", type=int, default=1500, help="of an answer")
+    arguments.add_argument("--seed", type=int, default=0)
+    return arguments
+
+
+async def serve(options: argparse.Namespace) -> None:
+    state = State(options)
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: Connection(state), "127.0.0.1", 0, backlog=4096)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(serve(parser().parse_args()))
