@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import threading
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
@@ -139,13 +140,19 @@ async def stream(
     """
     if width < 1:
         raise ValueError(f"width must be at least 1, got {width}")
-    source = iter(items)
-    running: dict[asyncio.Task[R], T] = {}
+    source, running = iter(items), dict[asyncio.Task[R], T]()
+    finished, some = deque[asyncio.Task[R]](), asyncio.Event()
+
+    def note(task: asyncio.Task[R]) -> None:
+        finished.append(task)
+        some.set()
 
     def refill() -> None:
         while len(running) < width:
             for item in source:
-                running[asyncio.ensure_future(work(item))] = item
+                task = asyncio.ensure_future(work(item))
+                task.add_done_callback(note)  # asyncio.wait would go over all of them each time
+                running[task] = item
                 break
             else:
                 return
@@ -153,10 +160,12 @@ async def stream(
     try:
         refill()
         while running:
-            done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-            finished = [(running.pop(task), task) for task in done]
-            refill()  # before the consumer runs, so a slow consumer leaves no place empty
-            for item, task in finished:
+            await some.wait()
+            some.clear()
+            while finished:
+                task = finished.popleft()
+                item = running.pop(task)
+                refill()  # before the consumer runs, so a slow consumer leaves no place empty
                 yield item, task.result()
     finally:
         for task in running:

@@ -18,7 +18,6 @@ from typing import Any
 
 import pydantic
 
-
 LONGEST_TEXT = 200_000  # characters, some 50,000 tokens
 STARTS_TRIED = 200  # opening brackets of prose looked at before giving up ...
 SCANNED_IN_VAIN = 400_000  # ... or characters behind those that do not close
