@@ -196,7 +196,7 @@ class ChatModel:
             complaint = error
         attempts = [*first.attempts, _parse_attempt(first, complaint)]
         follow_up = ask_again(call.messages, first.text, complaint, call.schema)
-        again = dataclasses.replace(call, messages=follow_up)
+        again = dataclasses.replace(call, messages=follow_up, keys={})
         second, second_key = await self._answer(again, ledger, role)
         second.attempts = [*attempts, *second.attempts]
         try:
