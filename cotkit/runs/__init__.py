@@ -1,7 +1,16 @@
 """The run folder: journal, resume, export."""
 
 from cotkit.records import Candidate, Row
-from cotkit.runs.folder import Run, RunError, RunFolder, counts_line, folder_name, open_run, rows_frame
+from cotkit.runs.folder import (
+    Run,
+    RunError,
+    RunFolder,
+    config_differences,
+    counts_line,
+    folder_name,
+    open_run,
+    rows_frame,
+)
 
 __all__ = [
     "Candidate",
@@ -9,6 +18,7 @@ __all__ = [
     "Run",
     "RunError",
     "RunFolder",
+    "config_differences",
     "counts_line",
     "folder_name",
     "open_run",
