@@ -250,3 +250,11 @@ def test_the_config_of_a_merged_run_says_what_it_was_made_of(serve, tmp_path):
         run = shard_out(server, executor, tmp_path / "r")
     stored = json.loads((run.path / "config.json").read_text())
     assert len(stored["runtime"]["merged"]) == 4
+
+
+def test_programs_run_on_an_executor_in_their_order():
+    with ProcessPoolExecutor(2) as executor:
+        results = cotkit.run_programs([f"print({n} ** 2)" for n in range(70)], workers=1, executor=executor)
+    assert [result.answer for result in results] == [str(n**2) for n in range(70)]
+    with ProcessPoolExecutor(1) as executor, pytest.raises((TypeError, ValueError)):
+        cotkit.run_programs(["print(1)"], executor=executor, timeout=-1)
