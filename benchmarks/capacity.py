@@ -4,8 +4,8 @@
 
 The model: a shard with `width` calls in flight at a mean latency makes width / latency calls a second, and
 needs that many times the CPU time of a call; above 0.8 of a core it is the core that limits. The simulation
-plays every chain (generate, judge, refine at most twice) of every problem: lognormal latencies, workers that are
-lost at random, whose shard another worker resumes after a pause, asking again only what was in flight.
+plays every chain (generate, judge, refine at most twice) of every problem: lognormal latencies, workers that
+are lost at random, whose shard another worker resumes after a pause, asking again only what was in flight.
 """
 
 from __future__ import annotations
