@@ -9,6 +9,7 @@ import importlib
 
 _PUBLIC = {
     "canvas": ["style"],
+    "course": ["course_of_run", "inline"],
     "distillation": ["acceptance", "accuracy", "calls", "funnel", "lengths", "scores"],
 }
 _HOME = {name: module for module, names in _PUBLIC.items() for name in names}
