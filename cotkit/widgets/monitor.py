@@ -182,7 +182,8 @@ def _bar(now: dict[str, Any]) -> str:
     kept, dropped = 100 * now["kept"] / total, 100 * sum(now["drops"].values()) / total
     return (
         f"<div role='progressbar' aria-label='problems done' aria-valuemin='0' "
-        f"aria-valuemax='{now['total']}' aria-valuenow='{now['done']}' style='display:flex;height:10px;max-width:720px;border-radius:5px;"
+        f"aria-valuemax='{now['total']}' aria-valuenow='{now['done']}' "
+        "style='display:flex;height:10px;max-width:720px;border-radius:5px;"
         "overflow:hidden;background:rgba(128,128,128,.3);margin:4px 0'>"
         f"<div style='width:{kept:.2f}%;background:#009E73'></div>"
         f"<div style='width:{dropped:.2f}%;background:#E69F00'></div></div>"

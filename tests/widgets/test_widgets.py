@@ -190,7 +190,7 @@ def test_pairs_are_shown_blind_and_shuffled_the_same_each_time(tmp_path):
     inspector = PairInspector(PAIRS, path=tmp_path / "said.jsonl")
     order, left = [], []
     for _ in PAIRS:
-        a, b = inspector.sides
+        a, _ = inspector.sides
         order.append(inspector.pairs[inspector.place]["prompt"])
         left.append(a.startswith("right"))
         page = inspector.static()
