@@ -80,8 +80,8 @@ class RunMonitor(Widget):
             return "stopping" if self.now["stopping"] else "running"
         return "finished" if self.now["done"] == self.now["total"] else "stopped"
 
-    def numbers(self) -> dict[str, str]:
-        """What is shown, by name."""
+    def numbers(self) -> dict[str, str | None]:
+        """What is shown, by name; None is left out."""
         now, ledger = self.now, self.now["ledger"]
         tokens = (ledger.get("prompt_tokens") or 0) + (ledger.get("completion_tokens") or 0)
         models = now.get("models", {}).values()
@@ -90,7 +90,7 @@ class RunMonitor(Widget):
             "done": f"{now['done']:,} of {now['total']:,}",
             "kept": f"{now['kept']:,} ({100 * now['kept'] / decided:.0f} % of done)",
             "rate": f"{now['rows_per_minute']:.3g} rows/min" if now["rows_per_minute"] else "none yet",
-            "left": _left(now),
+            "left": None if self.job.done() else _left(now),
             "in flight": f"{sum(m['in_flight'] for m in models)} of {sum(m['limit'] for m in models)}",
             "calls": f"{ledger.get('calls', 0):,}",
             "tokens": f"{tokens:,}",

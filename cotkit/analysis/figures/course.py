@@ -27,7 +27,7 @@ def course_of_run(moments: Sequence[dict[str, Any]]) -> Figure:
         above.plot(time, [m["done"] for m in moments], color=GREY, label="done")
         above.plot(time, [m["kept"] for m in moments], color=BLUE, linestyle="--", label="kept")
         above.set_ylabel("problems")
-        above.legend(loc="upper left")
+        above.legend(loc="center left", bbox_to_anchor=(1, 0.5))
         below.plot(time, [m["limit"] for m in moments], color=GREY, linestyle=":", label="limit")
         below.plot(time, [m["in_flight"] for m in moments], color=BLUE, label="in flight")
         below.plot(
@@ -35,7 +35,7 @@ def course_of_run(moments: Sequence[dict[str, Any]]) -> Figure:
         )
         below.set_ylabel("calls")
         below.set_xlabel("minutes" if minutes else "seconds")
-        below.legend(loc="upper left")
+        below.legend(loc="center left", bbox_to_anchor=(1, 0.5))
         for axes in (above, below):
             axes.set_ylim(bottom=0)
             axes.yaxis.get_major_locator().set_params(integer=True)
