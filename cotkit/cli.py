@@ -62,6 +62,8 @@ def _parser() -> argparse.ArgumentParser:
         "-p", "--parameter", action="append", default=[], metavar="NAME=VALUE", help="set a parameter"
     )
     run.add_argument("-f", "--file", metavar="FILE", help="parameters from a YAML or JSON file (-p wins)")
+    for short in ("cycles", "iterations"):
+        run.add_argument(f"--{short}", metavar="N", help=f"self_improvement: short for -p {short}=N")
     run.add_argument("--name", metavar="RUN", help="name of the run (default: notebook, date and time)")
     run.add_argument("--output", metavar="FOLDER", help="where runs are written (default: reports)")
     run.add_argument("--overwrite", action="store_true", help="replace a run of that name")
@@ -128,10 +130,11 @@ def _run(arguments: argparse.Namespace) -> int:
         raise ValueError(f"which notebook? There are: {', '.join(_notebook_names()) or 'none'}")
     from cotkit.report import NotebookFailed, execute_notebook
 
+    short = [f"{name}={value}" for name in ("cycles", "iterations") if (value := getattr(arguments, name))]
     try:
         paths = execute_notebook(
             arguments.notebook,
-            _parameters(arguments.parameter, arguments.file),
+            _parameters([*arguments.parameter, *short], arguments.file),
             arguments.output,
             run_name=arguments.name,
             overwrite=arguments.overwrite,
@@ -159,6 +162,8 @@ def _parameters(pairs: Sequence[str], file: str | None) -> dict[str, Any]:
             raise ValueError(f"{file} is not YAML: {error}") from None
         if not isinstance(values, dict):
             raise ValueError(f"{file} must hold one mapping of parameter names to values")
+        if "self_improvement_config" in values:  # a file of roles and dimensions, read by the notebook itself
+            values = {"config": str(pathlib.Path(file).resolve())}
     given: dict[str, str] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")

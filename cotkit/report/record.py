@@ -43,7 +43,7 @@ def empty_record() -> dict[str, Any]:
         "seconds": None,
         "error": None,
         "parameters": {},
-        "given": [],  # the parameters that were set
+        "given": [],  # the parameters that were set to something other than their default
         "metrics": [],
         "findings": [],
         "checks": [],
@@ -51,6 +51,31 @@ def empty_record() -> dict[str, Any]:
         "figures": [],
         "files": [],
     }
+
+
+_ENTRIES = {  # what a reader of report.json relies on
+    "metrics": ("name", "value", "unit", "n", "interval", "help"),
+    "findings": ("text",),
+    "checks": ("text", "ok"),
+    "figures": ("caption", "file"),
+}
+
+
+def load_record(path: pathlib.Path) -> dict[str, Any]:
+    """The report.json at `path`. ValueError when there is none, or when it is not a notebook's report."""
+    if not path.is_file():
+        raise ValueError(f"there is no report at {path}: name a folder of reports/ or its report.json")
+    record = read_record(path)
+    try:
+        known = record["schema_version"] == SCHEMA_VERSION and bool(record["title"] or record["notebook"])
+        for kind, keys in _ENTRIES.items():
+            known = known and all(key in entry for entry in record[kind] for key in keys)
+        known = known and isinstance(record["parameters"], dict) and isinstance(record["started"], str)
+    except TypeError:
+        known = False
+    if not known:
+        raise ValueError(f"{path} is not a report of a notebook (a run folder's report.json is none)")
+    return record
 
 
 def read_record(path: pathlib.Path) -> dict[str, Any]:
