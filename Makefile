@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.cotkit-ready
 
-.PHONY: help setup demo test lab lint reports lock clean
+.PHONY: help setup demo test lab lint reports bench soak lock clean
 
 help:
 	@echo "make demo      set up, distil word problems with the embedded model, write a report"
@@ -16,6 +16,8 @@ help:
 	@echo "make lab       JupyterLab on the notebooks"
 	@echo "make reports   run every notebook"
 	@echo "make lint      ruff on code and notebooks, notebooks without outputs"
+	@echo "make bench     speed, bytes, memory and survival against bare loops (about ten minutes)"
+	@echo "make soak      ten minutes of runs that are killed, interrupted, out of disk, and resumed"
 	@echo "make lock      constraints.txt anew from pyproject.toml (needs uv)"
 	@echo "make clean     remove .venv and caches (runs/ and reports/ stay)"
 
@@ -41,6 +43,12 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/cotkit strip --check
+
+bench: $(READY)
+	$(BIN)/cotkit bench $(ARGS)
+
+soak: $(READY)
+	$(BIN)/python benchmarks/soak.py $(ARGS)
 
 lock:
 	@command -v uv >/dev/null || { echo "make lock needs uv (pip install uv)" >&2; exit 1; }

@@ -18,6 +18,7 @@ _HOME = {  # name: where it is, loaded when first asked for
     "checked_url": "config",
     "classify_failure": "errors:classify",
     "load_models": "config",
+    "merge_ledgers": "ledger",
     "local_model": "embedded",
     "model_path": "weights:path",
     "models_table": "weights",

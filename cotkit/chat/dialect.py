@@ -52,6 +52,7 @@ class Call:
     sample_index: int = 0
     schema: dict[str, Any] | None = None
     logprobs: int | None = None  # alternatives a token; 0 = only the token's own
+    keys: dict[Any, bytes] = field(default_factory=dict)  # of the dialects that were asked for one
 
     @property
     def characters(self) -> int:
@@ -104,6 +105,11 @@ class Dialect:
 
     def key(self, call: Call) -> bytes:
         """sha256 of whatever changes the answer, and of nothing else (no key, no timeout, no retries)."""
+        if self not in call.keys:
+            call.keys[self] = self._key(call)
+        return call.keys[self]
+
+    def _key(self, call: Call) -> bytes:
         asked = {
             "endpoint": self._identity,
             "model": self._options.model,

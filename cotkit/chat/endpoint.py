@@ -77,6 +77,11 @@ class Endpoint:
         self._reviving: asyncio.Task[str] | None = None
         self._take_key()
 
+    @property
+    def portable(self) -> bool:
+        """Whether another process can make the same of the options alone."""
+        return self._client is None and self._revive is None
+
     def _take_key(self) -> None:
         key = self._client.api_key if self._client else read_key(self.options.api_key_env, self.base_url)
         self._key = pydantic.SecretStr(key if isinstance(key, str) else "")

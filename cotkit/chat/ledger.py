@@ -357,3 +357,32 @@ class _Turn:
 def _as_json(completion: Completion) -> str:
     """ASCII, so that lone surrogates survive."""
     return json.dumps(completion.model_dump(exclude={"parsed", "cached"}))
+
+
+def merge_ledgers(paths: Iterable[Path], output: Path) -> dict[str, Any]:
+    """A new calls.sqlite with all calls and answers of others, and its `totals()`. Raises LedgerError."""
+    output.unlink(missing_ok=True)
+    with CallLedger(output) as ledger, ledger._trouble():
+        for path in paths:
+            if not path.is_file():
+                continue
+            ledger._db.execute("ATTACH ? AS other", (str(path),))
+            try:
+                with ledger._db:
+                    ledger._db.execute("BEGIN IMMEDIATE")
+                    first = ledger._db.execute("SELECT COALESCE(MAX(id), 0) FROM calls").fetchone()[0]
+                    ledger._db.execute(
+                        "INSERT INTO calls SELECT id + ?, at, seconds, role, endpoint, model, kind, "
+                        "prompt_tokens, completion_tokens, cost_usd, guessed_tokens, guessed_usd "
+                        "FROM other.calls",
+                        (first,),
+                    )
+                    ledger._db.execute(
+                        "INSERT OR IGNORE INTO answers (call, key, completion) "
+                        "SELECT call + ?, key, completion FROM other.answers ORDER BY id",
+                        (first,),
+                    )
+            finally:
+                ledger._db.execute("DETACH other")
+    with CallLedger(output) as ledger:
+        return ledger.totals()

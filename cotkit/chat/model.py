@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import dataclasses
 import html
+import pickle
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -196,7 +197,7 @@ class ChatModel:
             complaint = error
         attempts = [*first.attempts, _parse_attempt(first, complaint)]
         follow_up = ask_again(call.messages, first.text, complaint, call.schema)
-        again = dataclasses.replace(call, messages=follow_up)
+        again = dataclasses.replace(call, messages=follow_up, keys={})
         second, second_key = await self._answer(again, ledger, role)
         second.attempts = [*attempts, *second.attempts]
         try:
@@ -328,6 +329,16 @@ class ChatModel:
             ],
         }
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For other processes: the options travel, never a key; each reads the variable itself."""
+        for endpoint in self.endpoints:
+            if not endpoint.portable:
+                raise pickle.PicklingError(
+                    f"{self.name} cannot be sent to another process: it holds a client or a server of this "
+                    "one. Use a ChatModel made of a base_url that every worker reaches"
+                )
+        return _rebuilt, (self.name, [dataclasses.asdict(endpoint.options) for endpoint in self.endpoints])
+
     def stats(self) -> dict[str, Any]:
         """For monitors: in_flight, waiting, limit, rate_limited (429s), retries; and by endpoint."""
         each = {_where(endpoint): endpoint.stats() for endpoint in self.endpoints}
@@ -363,6 +374,11 @@ class ChatModel:
             )
             rows.append("<tr>" + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in cells) + "</tr>")
         return f"<table>{header}{''.join(rows)}</table>"
+
+
+def _rebuilt(name: str, options: list[dict[str, Any]]) -> ChatModel:
+    first, *fallbacks = options
+    return ChatModel(**first, name=name, fallbacks=fallbacks)
 
 
 async def _in_engine(coro: Coroutine[Any, Any, T]) -> T:

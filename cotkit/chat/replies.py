@@ -202,6 +202,7 @@ def _closing(tags: list[re.Match[str]]) -> re.Match[str] | None:
 
 def counts_one_choice(reply: Reply) -> bool:
     """True when `completion_tokens` of several choices is fewer than their words: it counts one only."""
-    words = sum(len(f"{answer.reasoning or ''} {answer.text}".split()) for answer in reply.answers)
     counted = reply.completion_tokens
-    return len(reply.answers) > 1 and counted is not None and counted < words
+    if len(reply.answers) == 1 or counted is None:
+        return False
+    return counted < sum(len(f"{answer.reasoning or ''} {answer.text}".split()) for answer in reply.answers)

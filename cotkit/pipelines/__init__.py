@@ -7,9 +7,11 @@ from cotkit.pipelines.diagnose import diagnose_judge
 from cotkit.pipelines.distill import adistill, distill, start_distill
 from cotkit.pipelines.environment import Environment, Step
 from cotkit.pipelines.filters import Filters
+from cotkit.pipelines.progress import status_line
 from cotkit.pipelines.rlmf_config import load_self_improvement
 from cotkit.pipelines.running import RunJob
 from cotkit.pipelines.self_improve import aself_improve, estimate_self_improvement, self_improve
+from cotkit.pipelines.shards import merge_runs
 from cotkit.pipelines.synthesize import asynthesize, start_synthesize, synthesize, synthesized_problems
 from cotkit.pipelines.trainer import Trainer
 
@@ -31,9 +33,11 @@ __all__ = [
     "distill",
     "estimate_self_improvement",
     "load_self_improvement",
+    "merge_runs",
     "self_improve",
     "start_distill",
     "start_synthesize",
+    "status_line",
     "synthesize",
     "synthesized_problems",
 ]

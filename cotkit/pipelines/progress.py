@@ -58,7 +58,7 @@ class Progress:
         self.stopping = self.stopping or why
 
     def snapshot(self) -> dict[str, Any]:
-        """Counts, rows_per_minute and eta_s (None = unknown), the ledger's totals, the last error."""
+        """Counts, rows_per_minute and eta_s (None = unknown), the ledger's totals, queues, last error."""
         seconds = time.monotonic() - self._started
         new = self.done - self._before
         rate = new / seconds if new and seconds else None
@@ -73,6 +73,7 @@ class Progress:
             "rows_per_minute": 60 * rate if rate else None,
             "eta_s": self._left() / rate if rate else None,
             "ledger": self.ledger.totals() if self.ledger else {},
+            "models": {model.name: model.stats() for model in self._models},
             "last_error": self._last_error(),
             "stopping": self.stopping,
         }

@@ -41,6 +41,9 @@ class Prompt:
         if not self._parts:
             raise ValueError(f"prompt {name!r} is empty")
 
+    def __reduce__(self) -> tuple[type[Prompt], tuple[str, str]]:
+        return Prompt, (self.name, self.source)
+
     def messages(self, **values: object) -> list[dict[str, str]]:
         rendered = [(role, template.render(**values).strip("\n")) for role, template in self._parts]
         return [{"role": role, "content": text} for role, text in rendered if text.strip()]

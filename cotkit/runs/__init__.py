@@ -1,29 +1,47 @@
-"""The run folder: journal, resume, export."""
+"""The run folder: journal, resume, views, export, labels."""
 
 from cotkit.records import Candidate, Row
 from cotkit.runs.export import ExportReport, export_rows
-from cotkit.runs.folder import Run, RunError, RunFolder, counts_line, folder_name, open_run, rows_frame
-from cotkit.runs.journal import write_json
+from cotkit.runs.folder import (
+    Run,
+    RunError,
+    RunFolder,
+    config_differences,
+    counts_line,
+    folder_name,
+    open_run,
+    rows_frame,
+)
+from cotkit.runs.journal import Journal, read_lines, write_json, write_lines
+from cotkit.runs.labels import LABELS, add_label, labels_frame, read_labels
 from cotkit.runs.validate import FileProblem, validate_file
 from cotkit.runs.views import Example, label_view, pair_view, sft_view
 
 __all__ = [
+    "LABELS",
     "Candidate",
     "Example",
     "ExportReport",
     "FileProblem",
+    "Journal",
     "Row",
     "Run",
     "RunError",
     "RunFolder",
+    "add_label",
+    "config_differences",
     "counts_line",
     "export_rows",
     "folder_name",
     "label_view",
+    "labels_frame",
     "open_run",
     "pair_view",
+    "read_labels",
+    "read_lines",
     "rows_frame",
     "sft_view",
     "validate_file",
     "write_json",
+    "write_lines",
 ]

@@ -13,7 +13,7 @@ import math
 import os
 import pathlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -50,6 +50,18 @@ def write_json(path: pathlib.Path, value: Any) -> None:
             file.write(dump_json(value, indent=2) + b"\n")
             file.flush()
             os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_lines(path: pathlib.Path, records: Iterable[dict[str, Any]]) -> None:
+    """A whole file of JSON lines, or the old one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "wb") as file:
+            file.writelines(dump_json(record) + b"\n" for record in records)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)

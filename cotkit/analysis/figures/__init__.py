@@ -10,6 +10,7 @@ import importlib
 _PUBLIC = {
     "benchmark": ["accuracy_map", "model_differences", "outcomes", "passk", "solved_cost"],
     "canvas": ["style"],
+    "course": ["course_of_run", "inline"],
     "cycles": ["dev_results", "family_accuracy", "final_accuracy", "score_cycles"],
     "diagnosis": ["judge_probes"],
     "distillation": ["acceptance", "accuracy", "calls", "funnel", "lengths", "scores"],

@@ -15,6 +15,7 @@ import os
 import threading
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from cotkit.verify.workers import cores
 
@@ -23,6 +24,8 @@ from .cancel import Cancellation
 from .job import MOST_TEXT, PACKAGES, Job
 from .records import PROMISES, Isolation, ProgramResult, SandboxTooWeak
 from .selftest import find_level
+
+CHUNK = 32  # programs that are sent to an executor together
 
 _isolation: Isolation | None = None
 _lock = threading.Lock()
@@ -73,16 +76,24 @@ async def arun_python(code: str, timeout: float = 10.0, memory_mb: int = 1024, *
 
 
 def run_programs(
-    programs: Iterable[str | dict], workers: int | None = None, **options
+    programs: Iterable[str | dict], workers: int | None = None, *, executor: Any = None, **options
 ) -> list[ProgramResult]:
     """Many programs, `workers` at once (default: one a core); results in the order of the programs.
+
+    executor: where they run, in chunks: anything with concurrent.futures' `submit`, such as a Dask cluster's
+        `Client.get_executor()`; `workers` then counts in each of its processes. None = on this machine.
 
     A program is its code, or a dict of `run_python`'s arguments that go before `options`. All arguments are
     checked before the first program runs.
     """
     if workers is not None and (not isinstance(workers, int) or workers < 1):
         raise ValueError(f"workers must be a whole number of at least 1, got {workers!r}")
+    programs = list(programs)
     jobs = [Job(**options | (item if isinstance(item, dict) else {"code": item})) for item in programs]
+    if executor is not None:
+        chunks = [programs[at : at + CHUNK] for at in range(0, len(programs), CHUNK)]
+        futures = [executor.submit(run_programs, chunk, workers, **options) for chunk in chunks]
+        return [result for future in futures for result in future.result()]
     levels = [level_for(job) for job in jobs]
     cancellation = Cancellation()
     with ThreadPoolExecutor(workers or cores(), thread_name_prefix="cotkit-sandbox") as pool:

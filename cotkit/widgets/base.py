@@ -1,0 +1,79 @@
+"""What every widget is: a view that lives in Jupyter, and the same as plain HTML anywhere else.
+
+A subclass keeps its state in plain attributes that a test can reach without a browser, builds ipywidgets in
+`build()`, and says in `static()` what a saved notebook or a report shows. A headless run (COTKIT_REPORT) gets
+the HTML alone.
+"""
+
+from __future__ import annotations
+
+import html
+import os
+from typing import Any
+
+STYLE = """<style>
+.cotkit-widget{font-size:var(--jp-ui-font-size1,14px);line-height:1.45}
+.cotkit-widget .jupyter-button:focus-visible,.cotkit-widget .noUi-handle:focus-visible,
+.cotkit-widget select:focus-visible,.cotkit-widget input:focus-visible,
+.cotkit-widget textarea:focus-visible{outline:2px solid #0072B2;outline-offset:1px}
+.cotkit-widget .ck-facts{display:flex;flex-wrap:wrap;gap:4px 24px;margin:4px 0}
+.cotkit-widget .ck-facts b{font-variant-numeric:tabular-nums}
+.cotkit-widget .ck-quiet,.ck-static .ck-quiet{opacity:.75}
+.cotkit-widget ins,.ck-static ins{background:rgba(0,158,115,.22);text-decoration:underline}
+.cotkit-widget del,.ck-static del{background:rgba(213,94,0,.2)}
+.cotkit-widget table.ck{border-collapse:collapse}
+.cotkit-widget table.ck td,.cotkit-widget table.ck th{padding:2px 12px 2px 0;text-align:left;
+  border-bottom:1px solid var(--jp-border-color2,rgba(128,128,128,.35));vertical-align:top}
+</style>"""
+
+
+class Widget:
+    """`display(widget)`, or the last line of a cell, shows it."""
+
+    _view: Any = None
+
+    @property
+    def view(self) -> Any:
+        """The ipywidgets view, made when first asked for."""
+        if self._view is None:
+            self._view = self.build()
+            self._view.add_class("cotkit-widget")
+        return self._view
+
+    def build(self) -> Any:
+        raise NotImplementedError
+
+    def static(self) -> str:
+        """HTML of the present state."""
+        raise NotImplementedError
+
+    def _repr_html_(self) -> str:
+        return f'{STYLE}<div class="ck-static">{self.static()}</div>'
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        bundle: dict[str, Any] = {"text/plain": repr(self), "text/html": self._repr_html_()}
+        if not os.environ.get("COTKIT_REPORT"):
+            reference = {"version_major": 2, "version_minor": 0, "model_id": self.view.model_id}
+            bundle["application/vnd.jupyter.widget-view+json"] = reference
+        return bundle
+
+
+def text(value: Any) -> str:
+    """Escaped; lone surrogates, which no page can hold, replaced."""
+    return html.escape(str(value).encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+
+
+def facts(pairs: dict[str, Any]) -> str:
+    """Names and values side by side; what is None is left out."""
+    shown = (f"<span>{text(k)} <b>{text(v)}</b></span>" for k, v in pairs.items() if v is not None)
+    return f'<div class="ck-facts">{"".join(shown)}</div>'
+
+
+def button(description: str, action: Any, *, tooltip: str, style: str = "") -> Any:
+    """A button that says to screen readers, too, what it does."""
+    import ipywidgets
+
+    made = ipywidgets.Button(description=description, tooltip=tooltip, button_style=style)
+    made.layout.width = "auto"
+    made.on_click(lambda _: action())
+    return made

@@ -1,0 +1,182 @@
+"""The problems of a run for browsing: filtered, sorted, one after another, labelled. No widget in here.
+
+The rows are indexed once, a light line each with its place in the file; a whole row is read when it is looked
+at, so that ten thousand problems cost a moment at the start and nothing later.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from cotkit.records import Row
+from cotkit.runs import Run, add_label, read_labels, read_lines, write_lines
+
+VERDICTS = {True: "right", False: "wrong", None: "undecided"}
+SORTS = ("input order", "score", "length", "iterations", "time")
+ANY = "any"
+
+
+@dataclass(frozen=True)
+class Line:
+    """What the index knows of a problem."""
+
+    id: str
+    index: int
+    type: str
+    accepted: bool
+    drop_reason: str
+    verdict: str  # of the final trace
+    score: float | None
+    length: int
+    iterations: int
+    seconds: float
+    words: str  # of the problem, in small letters, for the search
+    file: str
+    start: int
+    end: int
+
+
+@dataclass
+class Filter:
+    """What is looked at. ANY, "" and None let everything pass."""
+
+    verdict: str = ANY
+    outcome: str = ANY  # "kept", "dropped", or a drop_reason
+    type: str = ANY
+    label: str = ANY  # good, bad, unsure, none
+    search: str = ""
+    least_score: float | None = None
+    most_score: float | None = None
+    least_iterations: int = 0
+
+    def passes(self, line: Line, label: str) -> bool:
+        return (
+            self.verdict in (ANY, line.verdict)
+            and self.outcome in (ANY, "kept" if line.accepted else "dropped", line.drop_reason)
+            and self.type in (ANY, line.type)
+            and self.label in (ANY, label or "none")
+            and self.search.lower() in line.words
+            and (self.least_score is None or (line.score is not None and line.score >= self.least_score))
+            and (self.most_score is None or (line.score is not None and line.score <= self.most_score))
+            and line.iterations >= self.least_iterations
+        )
+
+
+@dataclass
+class TraceSet:
+    """The problems of a run under a filter, and which one is looked at (`place`, 0 = the first of them)."""
+
+    run: Run
+    filter: Filter = field(default_factory=Filter)
+    sort: str = SORTS[0]
+    place: int = 0
+
+    def __post_init__(self) -> None:
+        self.lines = sorted(_index(self.run), key=lambda line: line.index)
+        self.labels = read_labels(self.run)
+        self.apply()
+
+    def apply(self, **changes: Any) -> None:
+        """Changes the filter or the sort, and starts again at the first problem."""
+        self.sort = changes.pop("sort", self.sort)
+        if self.sort not in SORTS:
+            raise ValueError(f"sort is one of {', '.join(SORTS)}; got {self.sort!r}")
+        for name, value in changes.items():
+            if not hasattr(self.filter, name):
+                raise ValueError(f"there is no filter {name!r}")
+            setattr(self.filter, name, value)
+        chosen = [line for line in self.lines if self.filter.passes(line, self._label_of(line))]
+        self.chosen = sorted(chosen, key=_SORT_KEYS[self.sort])
+        self.place = 0
+
+    def step(self, by: int) -> None:
+        """The next or an earlier problem; stays at the ends."""
+        self.place = min(max(self.place + by, 0), max(len(self.chosen) - 1, 0))
+
+    @property
+    def row(self) -> Row | None:
+        """The problem that is looked at, whole."""
+        if not self.chosen:
+            return None
+        line = self.chosen[self.place]
+        with open(self.run.path / line.file, "rb") as file:
+            file.seek(line.start)
+            return Row.model_validate_json(file.read(line.end - line.start))
+
+    def label(self, candidate: int) -> dict[str, Any] | None:
+        """What was last said of a candidate of the problem that is looked at."""
+        return self.labels.get((self.chosen[self.place].id, candidate)) if self.chosen else None
+
+    def say(self, candidate: int, label: str, note: str = "") -> None:
+        """Labels a candidate of the problem that is looked at; written beside the run at once."""
+        add_label(self.run, self.chosen[self.place].id, candidate, label, note)
+        self.labels = read_labels(self.run)
+
+    def export(self, path: str | os.PathLike[str]) -> pathlib.Path:
+        """The chosen problems, whole rows, as JSON lines."""
+        target = pathlib.Path(path)
+        write_lines(target, (self._record(line) for line in self.chosen))
+        return target
+
+    def choices(self, name: str) -> list[str]:
+        """What a filter can be set to."""
+        found = {
+            "verdict": ["right", "wrong", "undecided"],
+            "outcome": ["kept", "dropped", *sorted({x.drop_reason for x in self.lines if x.drop_reason})],
+            "type": sorted({line.type for line in self.lines if line.type}),
+            "label": ["good", "bad", "unsure", "none"],
+        }
+        return [ANY, *found[name]]
+
+    def _label_of(self, line: Line) -> str:
+        said = [entry["label"] for (id, _), entry in self.labels.items() if id == line.id]
+        return said[-1] if said else ""
+
+    def _record(self, line: Line) -> dict[str, Any]:
+        with open(self.run.path / line.file, "rb") as file:
+            file.seek(line.start)
+            return json.loads(file.read(line.end - line.start))
+
+
+def _index(run: Run) -> Iterable[Line]:
+    for name in ("rows.jsonl", "drops.jsonl"):
+        start = 0
+        for record, end in read_lines(run.path / name):
+            yield _line(record, name, start, end)
+            start = end
+
+
+def _line(record: dict[str, Any], file: str, start: int, end: int) -> Line:
+    candidates = record.get("candidates", [])
+    final = candidates[record["final"]] if record.get("final") is not None else {}
+    scores = ((final.get("judgement") or {}).get("scores") or {}).values()
+    return Line(
+        id=record["id"],
+        index=record["index"],
+        type=record.get("type") or "",
+        accepted=record["accepted"],
+        drop_reason=record.get("drop_reason") or "",
+        verdict=VERDICTS[(final.get("verdict") or {}).get("correct")],
+        score=sum(scores) / len(scores) if scores else None,
+        length=len(final.get("trace", "")),
+        iterations=max((c.get("iteration", 0) for c in candidates), default=0),
+        seconds=record.get("seconds", 0.0),
+        words=f"{record['id']} {record['problem']}".lower(),
+        file=file,
+        start=start,
+        end=end,
+    )
+
+
+_SORT_KEYS = {
+    "input order": lambda line: line.index,
+    "score": lambda line: (line.score is None, line.score or 0.0, line.index),
+    "length": lambda line: (-line.length, line.index),
+    "iterations": lambda line: (-line.iterations, line.index),
+    "time": lambda line: (-line.seconds, line.index),
+}

@@ -1,0 +1,298 @@
+"""Widgets without a browser: their state, what they write, and what a saved notebook shows of them."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+
+import pytest
+from mock_server import Reply
+
+import cotkit
+from cotkit.problems import Problem
+from cotkit.runs import labels_frame
+from cotkit.widgets import ModelPicker, PairInspector, PromptPlayground, RunMonitor, TraceBrowser
+from cotkit.widgets.monitor import MOMENTS, History
+from cotkit.widgets.words import word_diff
+
+
+def problems(count):
+    return [
+        Problem(
+            id=f"p{n}", problem=f"PID={n}; what is {n} + {n}?", reference=str(2 * n), type=f"kind {n % 2}"
+        )
+        for n in range(count)
+    ]
+
+
+def solve(request):
+    n = int(re.search(r"PID=(\d+)", request.user)[1])
+    if n % 3 == 0 and "review" not in request.system:
+        return f"{n} + {n} = {2 * n + 1}, so \\boxed{{{2 * n + 1}}}."
+    return (
+        f"{n} + {n} = {2 * n}. <script>alert(1)</script> The answer is \\boxed{{{2 * n if n % 5 else -1}}}."
+    )
+
+
+@pytest.fixture
+def run(serve, tmp_path):
+    model = cotkit.ChatModel("mock", base_url=serve(solve).base_url)
+    return cotkit.distill(
+        problems(12), model, cotkit.StepJudge(), max_iterations=1, run=tmp_path / "r", show="none"
+    )
+
+
+def ids(browser):
+    return [line.id for line in browser.traces.chosen]
+
+
+def test_the_browser_filters_sorts_and_steps(run):
+    browser = TraceBrowser(run)
+    assert ids(browser) == [f"p{n}" for n in range(12)]
+    browser.show(outcome="dropped")
+    assert ids(browser) == ["p0", "p5", "p10"]
+    browser.next()
+    assert browser.traces.row.id == "p5" and "problem 2 of 3" in browser.where()
+    browser.next(), browser.next()
+    assert browser.traces.row.id == "p10", "it stays at the end"
+    browser.previous()
+    assert browser.traces.row.id == "p5"
+    browser.show(outcome="any", type="kind 1", search="PID=1")
+    assert ids(browser) == ["p1", "p11"]
+    browser.show(type="any", search="", least_iterations=1)
+    assert ids(browser) == ["p0", "p3", "p5", "p6", "p9", "p10"]
+    browser.show(least_iterations=0, sort="length")
+    lengths = [line.length for line in browser.traces.chosen]
+    assert lengths == sorted(lengths, reverse=True)
+
+
+@pytest.mark.parametrize("wrong", [{"sort": "colour"}, {"colour": "red"}])
+def test_an_unknown_filter_is_refused(run, wrong):
+    with pytest.raises(ValueError, match="colour"):
+        TraceBrowser(run).show(**wrong)
+
+
+def test_a_filter_that_lets_nothing_through_says_so(run):
+    browser = TraceBrowser(run)
+    browser.show(search="no such words")
+    assert browser.traces.row is None
+    assert "no problem of 12" in browser.static() and "no problem of 12" in repr(browser)
+    with pytest.raises(ValueError, match="no trace"):
+        browser.label("good")
+
+
+def test_labels_are_written_at_once_and_the_last_one_holds(run):
+    browser = TraceBrowser(run)
+    browser.show(search="p3")
+    browser.label("bad", note="lucky")
+    browser.label("good", note="looked again")
+    browser.label("unsure", candidate=0)
+    frame = labels_frame(run).set_index("candidate")
+    final = browser.traces.row.final
+    assert frame.loc[final, "label"] == "good" and frame.loc[final, "note"] == "looked again"
+    assert frame.loc[0, "label"] == "unsure" and len(frame) == 2
+    again = TraceBrowser(run)
+    again.show(label="none")
+    assert "p3" not in ids(again) and len(ids(again)) == 11
+    with pytest.raises(ValueError, match="good, bad, unsure"):
+        browser.label("great")
+
+
+def test_the_selection_is_exported_as_whole_rows(run, tmp_path):
+    browser = TraceBrowser(run)
+    browser.show(outcome="kept", type="kind 0")
+    path = browser.export(tmp_path / "out" / "some.jsonl")
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [row["id"] for row in rows] == ids(browser) and all(row["candidates"] for row in rows)
+
+
+def test_ten_thousand_problems_are_browsed_without_reading_them_all(run, tmp_path):
+    line = (run.path / "rows.jsonl").read_text().splitlines()[0]
+    record = json.loads(line)
+    with open(run.path / "rows.jsonl", "w") as rows:
+        for n in range(10_000):
+            rows.write(json.dumps({**record, "id": f"q{n}", "index": n}) + "\n")
+    (run.path / "drops.jsonl").write_text("")
+    started = time.process_time()
+    browser = TraceBrowser(run)
+    opened = time.process_time() - started
+    started = time.process_time()
+    for _ in range(100):
+        browser.next()
+        assert browser.traces.row.id == f"q{browser.traces.place}"
+    stepping = time.process_time() - started
+    assert stepping < opened, "a step must not read the whole run"
+    browser.show(search="q9999")
+    assert ids(browser) == ["q9999"]
+
+
+@pytest.mark.parametrize("make", ["browser", "pairs", "picker", "playground"])
+def test_a_saved_notebook_shows_every_widget_and_runs_no_word_of_a_model(run, make):
+    model = cotkit.ChatModel("<b>m</b>", base_url="http://127.0.0.1:1/v1")
+    widget = {
+        "browser": lambda: TraceBrowser(run),
+        "pairs": lambda: PairInspector(run),
+        "picker": lambda: ModelPicker({"<i>x</i>": model}),
+        "playground": lambda: PromptPlayground({"x": model}, problems(2)),
+    }[make]()
+    bundle = widget._repr_mimebundle_()
+    assert bundle["application/vnd.jupyter.widget-view+json"]["model_id"]
+    assert "<script" not in bundle["text/html"] and "<i>x" not in bundle["text/html"]
+    assert len(bundle["text/html"]) > 300 and type(widget).__name__ in bundle["text/plain"]
+
+
+def test_a_headless_run_makes_no_widget(run, monkeypatch):
+    monkeypatch.setenv("COTKIT_REPORT", "1")
+    assert set(TraceBrowser(run)._repr_mimebundle_()) == {"text/plain", "text/html"}
+
+
+def test_the_view_follows_the_buttons(run):
+    browser = TraceBrowser(run)
+    assert browser.view is browser.view
+    browser._filters["outcome"].value = "dropped"
+    assert "of 3" in browser._where.value
+    buttons = {b.description: b for box in browser.view.children for b in getattr(box, "children", ())
+               if hasattr(b, "click")}  # fmt: skip
+    buttons["Next ▶"].click()
+    assert browser.traces.row.id == "p5" and "p5" in browser._problem.value
+    browser._note.value = "a reason"
+    buttons["Bad"].click()
+    assert "labelled <b>bad</b>" in browser._said.value
+    assert labels_frame(run)["note"].tolist() == ["a reason"]
+    browser._candidates.value = 0
+    assert "draft 1" in browser._candidates.label
+
+
+@pytest.mark.parametrize(
+    "before, after, marked",
+    [
+        ("a b c", "a b c", "a b c"),
+        ("2 + 2 = 5", "2 + 2 = 4", "2 + 2 = <del>5</del><ins>4</ins>"),
+        ("", "new <b>", "<ins>new &lt;b&gt;</ins>"),
+        ("gone", "", "<del>gone</del>"),
+    ],
+)
+def test_changed_words_are_marked(before, after, marked):
+    assert word_diff(before, after) == marked
+
+
+def test_very_long_texts_are_compared_by_line():
+    before = "\n".join(f"line {n} " + "word " * 20 for n in range(1000))
+    after = before.replace("line 500 ", "line five hundred ")
+    assert word_diff(before, after).count("<ins>") == 1
+
+
+PAIRS = [{"prompt": f"q{n}", "chosen": f"right {n}", "rejected": f"wrong {n}"} for n in range(20)]
+
+
+def test_pairs_are_shown_blind_and_shuffled_the_same_each_time(tmp_path):
+    inspector = PairInspector(PAIRS, path=tmp_path / "said.jsonl")
+    order, left = [], []
+    for _ in PAIRS:
+        a, _ = inspector.sides
+        order.append(inspector.pairs[inspector.place]["prompt"])
+        left.append(a.startswith("right"))
+        page = inspector.static()
+        assert "chosen" not in page and "rejected" not in page
+        inspector.step(1)
+    assert order != [p["prompt"] for p in PAIRS] and 3 < sum(left) < 17
+    again = PairInspector(PAIRS, path=tmp_path / "said.jsonl")
+    assert [p["prompt"] for p in again.pairs] == order
+
+
+def test_agreement_is_counted_from_what_was_said_and_survives(tmp_path):
+    inspector = PairInspector(PAIRS, path=tmp_path / "deep" / "said.jsonl")
+    for n in range(10):
+        a, _ = inspector.sides
+        right = "A" if a.startswith("right") else "B"
+        inspector.say({8: "tie", 9: "B" if right == "A" else "A"}.get(n, right))
+    again = PairInspector(PAIRS, path=tmp_path / "deep" / "said.jsonl")
+    assert again.place == 10, "it goes on at the first pair that was not labelled"
+    rate = again.agreement()
+    assert (rate.successes, rate.n) == (8, 9)
+    with pytest.raises(ValueError, match="A, B or tie"):
+        again.say("chosen")
+
+
+@pytest.mark.parametrize(
+    "pairs, message", [([], "no pair"), ([{"prompt": "q", "chosen": "a"}], "rejected is missing")]
+)
+def test_pairs_that_are_none_are_refused(tmp_path, pairs, message):
+    with pytest.raises(ValueError, match=message):
+        PairInspector(pairs, path=tmp_path / "said.jsonl")
+
+
+def test_a_run_s_pairs_hold_its_traces(run):
+    inspector = PairInspector(run)
+    assert inspector.path.parent == run.path
+    assert all(pair["chosen"] != pair["rejected"] for pair in inspector.pairs)
+
+
+def test_the_monitor_follows_a_job_to_its_end(serve, tmp_path):
+    model = cotkit.ChatModel("mock", base_url=serve(solve).base_url, max_concurrency=2)
+    job = cotkit.start_distill(problems(12), model, max_iterations=0, run=tmp_path / "r")
+    monitor = RunMonitor(job)
+    _ = monitor.view
+    job.result(60)
+    monitor._thread.join(30)
+    assert monitor.state == "finished" and monitor.numbers()["done"] == "12 of 12"
+    assert monitor._stop.disabled and monitor._cancel.disabled
+    page = monitor.static()
+    assert "wrong_answer" in page and "aria-valuenow='12'" in page
+
+
+def test_stop_in_the_monitor_ends_the_run_cleanly(serve, tmp_path):
+    server = serve(lambda request: Reply(solve(request), delay=0.05))
+    model = cotkit.ChatModel("mock", base_url=server.base_url, max_concurrency=1)
+    job = cotkit.start_distill(problems(200), model, max_iterations=0, run=tmp_path / "r")
+    monitor = RunMonitor(job)
+    _ = monitor.view
+    while not job.progress["done"]:
+        job.wait(0.02)
+    monitor._stop.click()
+    run = job.result(60)
+    monitor._thread.join(30)
+    assert monitor.state == "stopped" and "stopped by the user" in monitor.static()
+    assert run.report["drops"]["unfinished"] > 100
+
+
+def test_the_history_stays_small():
+    history = History()
+    now = {"seconds": 0.0, "done": 0, "kept": 0}
+    for second in range(20 * MOMENTS):
+        history.add({**now, "seconds": second})
+    assert MOMENTS / 4 < len(history.moments) <= MOMENTS
+    times = [moment["seconds"] for moment in history.moments]
+    assert times == sorted(times) and times[-1] > 19 * MOMENTS
+
+
+def test_the_playground_shows_what_is_sent_and_what_came(serve):
+    server = serve(solve)
+    model = cotkit.ChatModel("mock", base_url=server.base_url)
+    playground = PromptPlayground({"m": model}, problems(4), prompt="Solve: {{ problem }}")
+    playground.place = 1
+    assert playground.messages() == [{"role": "user", "content": "Solve: PID=1; what is 1 + 1?"}]
+    assert playground.try_it().text.startswith("1 + 1 = 2") and playground.verdict.correct
+    page = playground.static()
+    assert "✓ right" in page and "completion tokens" in page
+    assert server.log[0].user == "Solve: PID=1; what is 1 + 1?"
+
+
+def test_the_playground_shows_errors_instead_of_raising(serve):
+    server = serve(lambda request: Reply(status=401, error="bad key"))
+    model = cotkit.ChatModel("mock", base_url=server.base_url)
+    playground = PromptPlayground({"m": model}, problems(1))
+    assert playground.try_it() is None and "failed:" in playground.static()
+    playground.prompt = "{{ nothing_like_it }}"
+    assert playground.try_it() is None and "cannot be rendered" in playground.static()
+
+
+def test_the_picker_picks(serve):
+    models = {name: cotkit.ChatModel(name, base_url="http://127.0.0.1:1/v1") for name in ("a", "b")}
+    picker = ModelPicker(models)
+    _ = picker.view
+    picker._choice.value = "b"
+    assert picker.model is models["b"] and "<b>b</b>" in picker._shown.value
+    with pytest.raises(ValueError, match="no model 'c'"):
+        picker.pick("c")
