@@ -106,6 +106,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     audit.set_defaults(action=_audit)
 
+    compare = commands.add_parser(
+        "compare", help="two runs of one notebook side by side on a page", parents=[common]
+    )
+    for place in ("first", "second"):
+        compare.add_argument(place, metavar="REPORT", help="a report's folder, its report.json, or a name")
+    compare.add_argument("-o", "--output", metavar="FILE", help="the page (default: in the second's folder)")
+    compare.set_defaults(action=_compare)
+
     models = commands.add_parser("models", help="the embedded models' weights", parents=[common])
     verbs = models.add_subparsers(dest="verb", metavar="VERB", required=True)
     verbs.add_parser("list", help="what there is, and what is on this machine", parents=[common])
@@ -268,6 +276,16 @@ def _audit(arguments: argparse.Namespace) -> int:
     else:
         print(findings_table(reports))
     return 0 if clean else 1
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    from cotkit.report import compare_reports, write_index
+
+    page = compare_reports(arguments.first, arguments.second, arguments.output).resolve()
+    if not arguments.output:
+        write_index(page.parent.parent)
+    print(_short(page))
+    return 0
 
 
 def _models(arguments: argparse.Namespace) -> int:

@@ -11,6 +11,7 @@ run folders (`cotkit.analysis.BenchmarkReport`).
 from __future__ import annotations
 
 import asyncio
+import functools
 import hashlib
 import inspect
 import os
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from cotkit import aio
 from cotkit.chat import ChatModel
 from cotkit.paths import run_folder
-from cotkit.pipelines.distill import _work as prepare_drafts
+from cotkit.pipelines.distill import distill, prepare
 from cotkit.pipelines.progress import Display, Show
 from cotkit.pipelines.running import Work
 from cotkit.problems import Problem, load_problems
@@ -56,6 +57,8 @@ class Benchmark:
         budget_tokens: int | None = None,
         budget_calls: int | None = None,
         time_limit: float | None = None,
+        executor: Any = None,
+        shards: int = 8,
         show: Show = "auto",
     ):
         models, problems, verifier = named(models), load_problems(problems), verifier or AnswerVerifier()
@@ -68,11 +71,21 @@ class Benchmark:
         budgets = {"budget_usd": budget_usd, "budget_tokens": budget_tokens, "budget_calls": budget_calls}
         limits = {**shares(budgets, len(models)), "time_limit": time_limit, "resume": resume}
         options = {**asked, **limits, "verifier": verifier, "max_iterations": 0}
+        self.folders = {name: run_folder(run) / slug(name) for name in models}
         self.works: dict[str, Work] = {}
+        self.displays: list[Display] = []
+        if executor is not None:
+            more = {"show": show, "executor": executor, "shards": shards}
+            self.shards = {
+                name: functools.partial(distill, problems, model, run=self.folders[name], **options, **more)
+                for name, model in models.items()
+            }
+            return
+        self.shards = {}
         try:
             for name, model in models.items():
-                own = {**options, "run": run_folder(run) / slug(name)}
-                self.works[name] = prepare_drafts(problems, model, None, own, show)
+                own = {**options, "run": self.folders[name]}
+                self.works[name] = prepare(problems, model, None, own, show)
         except BaseException:
             for work in self.works.values():
                 work.folder.__exit__()
@@ -82,17 +95,19 @@ class Benchmark:
 
     async def go(self) -> dict[str, str]:
         """Every model to its end, however the others end. {name: the error that ended it}"""
-        ends = await asyncio.gather(*(work.go() for work in self.works.values()), return_exceptions=True)
+        runs = [work.go() for work in self.works.values()]
+        runs += [asyncio.to_thread(start) for start in self.shards.values()]
+        ends = await asyncio.gather(*runs, return_exceptions=True)
         return {
             name: f"{type(end).__name__}: {end}"
-            for name, end in zip(self.works, ends, strict=True)
+            for name, end in zip(self.folders, ends, strict=True)
             if isinstance(end, BaseException)
         }
 
     def report(self, failed: dict[str, str]) -> BenchmarkReport:
         from cotkit.analysis import BenchmarkReport
 
-        runs = {name: Run(work.folder.path) for name, work in self.works.items()}
+        runs = {name: Run(path) for name, path in self.folders.items() if (path / "config.json").is_file()}
         return BenchmarkReport.from_runs(runs, self.ks, failed)
 
     def tick(self) -> None:
@@ -117,6 +132,7 @@ def benchmark(problems: Any, models: Models, **options: Any) -> BenchmarkReport:
         same call resumes. resume: "auto", "never" or "must", as for `distill`.
     budget_usd, budget_tokens, budget_calls: for all models together. Each gets an equal share, so that a fast
         model does not spend what the others need; what one leaves is not passed on.
+    executor, shards: each model's problems as so many shards on an executor, see `distill`.
     time_limit: seconds, for all models at once. show: progress as "auto", "bar", "lines" or "none".
 
     Raises ValueError or TypeError for anything wrong with problems, models or options, before the first call.

@@ -59,18 +59,23 @@ class Comparison:
                 raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
         if not 0 <= hard < 1:
             raise ValueError(f"hard is the solve rate up to which a problem is hard, in 0..1, got {hard!r}")
-        if second_solver is not None and solver is None:
+        solvers = {"solver": solver, "second_solver": second_solver}
+        self.solvers = {role: model for role, model in solvers.items() if model is not None}
+        for role, model in self.solvers.items():
+            if not hasattr(model, "acandidates"):
+                raise TypeError(f"{role} must be a ChatModel, got {type(model).__name__}")
+        if solver is None and second_solver is not None:
             raise ValueError("second_solver is compared with solver: give both")
         if solver is None and options:
             raise TypeError(f"{sorted(options)[0]} is an option of the solver's run, but there is no solver")
         self.runs = {name: one if isinstance(one, Run) else Run(one) for name, one in runs.items()}
         self.seeds = [] if seeds is None else load_problems(seeds)
-        self.solvers = {"solver": solver, "second_solver": second_solver}
         made = {name: synthesized_problems(one) for name, one in self.runs.items()}
         self.problems, self.ambiguous = _distinct({SEEDS: self.seeds, **made})
         self.embed = _embedder(kernel)
         self.measures = {"k": k, "sample": sample, "hard": hard, "seed": seed}
         described = {"runs": {name: str(one.path) for name, one in self.runs.items()}, "k": k}
+        described |= {role: model.describe() for role, model in self.solvers.items()}
         self.folder = run_folder(folder_name("compare", described) if run is None else run)
         drafts = {"num_generations": k, "max_iterations": 0, "unchecked": "keep", "seed": seed}
         self.options = {**options, **drafts}
@@ -81,7 +86,7 @@ class Comparison:
         return {
             role: (self.problems, model, {**self.options, "run": self.folder / role})
             for role, model in self.solvers.items()
-            if model is not None and self.problems
+            if self.problems
         }
 
     def take(self, role: str, run: Run) -> None:
@@ -122,8 +127,8 @@ def compare_strategies(
         that speaks OpenAI's embeddings API, {"model": ..., "base_url": ..., "api_key_env": ...}.
     sample: questions of the equal-size subsets that diversity is measured on, at most.
     hard: the solve rate up to which a problem is hard.
-    run: name or path of the folder for the solvers' runs; None = named by the runs, so that the same call
-        resumes, and asks only for problems that came in since.
+    run: name or path of the folder for the solvers' runs; None = named by runs and solvers, so that the same
+        call resumes, and asks only for problems that came in since.
     Further options go to each solver's `distill`: temperature, top_p, max_tokens, resume, show, time_limit,
         budget_usd, budget_tokens, budget_calls (for each solver), verifier, few_shot_examples.
 

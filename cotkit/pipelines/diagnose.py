@@ -65,12 +65,15 @@ def diagnose_judge(
         repeats itself: its noise is 0.
     probes: {name: text with {trace} in it} in place of `PROBES`; {} = none. A trace takes 1 + repeats +
         len(probes) scorings.
-    run, resume, budget_*: as in `distill`; what a budget leaves undone is missing, not wrong.
+    run, resume, budget_*: as in `distill` (default: a folder beside the run); what a budget leaves undone is
+        missing, not wrong.
 
     Raises ValueError or TypeError for options or data that cannot work, before the first call.
     """
     check_show(show)
-    rows, probes = _rows(data), PROBES if probes is None else dict(probes)
+    given = [data] if isinstance(data, Run) else list(data)
+    rows = [row for part in given for row in (part.records() if isinstance(part, Run) else [part])]
+    probes = PROBES if probes is None else dict(probes)
     _check(rows, judge, share, repeats, probes)
     frozen = _frozen(rows, share, seed)
     traces = "\0".join(candidate.trace for _, candidate in frozen.values())
@@ -81,11 +84,14 @@ def diagnose_judge(
         "probes": probes,
         "traces_hash": hashlib.sha256(traces.encode("utf-8", "surrogatepass")).hexdigest()[:16],
     }
+    if run is None:
+        run = folder_name("diagnose", config)
+        run = given[0].path.parent / run if isinstance(given[0], Run) else run
     budgets = {"budget_usd": budget_usd, "budget_tokens": budget_tokens, "budget_calls": budget_calls}
     work = Work(
         [problem for problem, _ in frozen.values()],
         lambda ledger: Scorer(judge, frozen, repeats, probes, ledger),
-        run=folder_name("diagnose", config) if run is None else run,
+        run=run,
         config=config,
         runtime=budgets,
         resume=resume,
@@ -156,11 +162,6 @@ class Again:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._ledger, name)
-
-
-def _rows(data: Any) -> list[Row]:
-    given = [data] if isinstance(data, Run) else list(data)
-    return [row for part in given for row in (part.records() if isinstance(part, Run) else [part])]
 
 
 def _check(rows: Sequence[Any], judge: Any, share: float, repeats: int, probes: Mapping[str, str]) -> None:

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from cotkit import aio
 from cotkit.chat import CallLedger, Completion, ModelError
+from cotkit.paths import run_folder
 from cotkit.pipelines.acceptance import best_of, decide, drop_reason, feedback_on, spoilt
 from cotkit.pipelines.leaks import trace_leaks
 from cotkit.pipelines.progress import Show, check_show
@@ -226,6 +227,8 @@ def distill(
     *,
     output_path: str | os.PathLike[str] | None = None,
     show: Show = "auto",
+    executor: Any = None,
+    shards: int = 8,
     **options: Any,
 ) -> Run:
     """Distil verified, judged, refined reasoning traces; blocks, can be interrupted and called again.
@@ -256,11 +259,36 @@ def distill(
     use_cache: False asks again even where the cache has the answer.
     output_path: also write CAMEL's `{"traces": [...]}` file.
     show: progress as "auto", "bar", "lines" or "none".
+    executor, shards: run as so many shards on anything with concurrent.futures' `submit`, such as a Dask
+        cluster's `Client.get_executor()`; see docs/scaling.md. None = in this process.
 
     Raises ValueError or TypeError for anything wrong with problems or options, before the first call.
     """
-    work = _work(problems, generator, judge, options, show, output_path)
+    if executor is not None:
+        return _with_traces(
+            _in_shards(problems, generator, judge, options, show, executor, shards), output_path
+        )
+    work = prepare(problems, generator, judge, options, show, output_path)
     return _with_traces(work.run(show), output_path)
+
+
+def _in_shards(
+    problems: Any,
+    generator: ChatModel,
+    judge: Any,
+    options: dict[str, Any],
+    show: Show,
+    executor: Any,
+    shards: int,
+) -> Run:
+    from cotkit.pipelines.shards import run_shards
+
+    problems, recipe, of_run = _checked(problems, generator, judge, options)  # before a worker starts
+    folder = run_folder(of_run.get("run") or folder_name("distill", recipe.describe()))
+    options = {**options, "generator": generator, "judge": judge}
+    options.pop("run", None)
+    say = (lambda line: None) if show == "none" else print
+    return run_shards(distill, problems, executor, folder, shards, options, say=say)
 
 
 async def adistill(
@@ -273,16 +301,16 @@ async def adistill(
     **options: Any,
 ) -> Run:
     """`distill` for a cell that awaits; the same options."""
-    work = _work(problems, generator, judge, options, show, output_path)
+    work = prepare(problems, generator, judge, options, show, output_path)
     return _with_traces(await work.arun(show), output_path)
 
 
 def start_distill(problems: Any, generator: ChatModel, judge: Any = None, **options: Any) -> RunJob:
     """`distill` in the background, with the same options: returns a job with progress, stop and result."""
-    return _work(problems, generator, judge, options).start()
+    return prepare(problems, generator, judge, options).start()
 
 
-def _work(
+def prepare(
     problems: Any,
     generator: ChatModel,
     judge: Any,
@@ -290,22 +318,31 @@ def _work(
     show: Show = "none",
     output_path: str | os.PathLike[str] | None = None,
 ) -> Work:
-    known = [option.name for option in OPTIONS]
-    for name in options:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"it has: {', '.join(known)}"
-            raise TypeError(f"distill has no option {name!r}; {hint}")
+    """The checked run, its folder open and nothing asked yet."""
     check_show(show)
     if output_path is not None:
         target = pathlib.Path(output_path)
         target.parent.mkdir(parents=True, exist_ok=True)
         if target.is_dir() or not os.access(target.parent, os.W_OK):
             raise ValueError(f"output_path {target} cannot be written: name a file in a folder of yours")
+    problems, recipe, of_run = _checked(problems, generator, judge, options)
+    return _open(problems, recipe, **of_run)
+
+
+def _checked(
+    problems: Any, generator: ChatModel, judge: Any, options: dict[str, Any]
+) -> tuple[Sequence[Problem], Recipe, dict[str, Any]]:
+    """The problems, the recipe, and the options that are the run's alone."""
+    known = [option.name for option in OPTIONS]
+    for name in options:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"it has: {', '.join(known)}"
+            raise TypeError(f"distill has no option {name!r}; {hint}")
     problems = load_problems(problems)
     of_run = {name: value for name, value in options.items() if name in inspect.signature(_open).parameters}
     of_recipe = {name: value for name, value in options.items() if name not in of_run}
-    return _open(problems, make_recipe(problems, generator, judge, **of_recipe), **of_run)
+    return problems, make_recipe(problems, generator, judge, **of_recipe), of_run
 
 
 def _open(

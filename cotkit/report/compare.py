@@ -32,8 +32,8 @@ def compare_reports(
     """Write the page that compares two runs of one notebook and return its path.
 
     `first` and `second` are a report's folder, its report.json, or a name under `reports/`; differences are
-    `second` - `first`. The page goes to `output`, by default into `second`'s folder, where the next
-    `reports/index.html` lists it. Raises ValueError for what is no report, for runs of different notebooks
+    `second` - `first`. The page goes to `output`, by default into `second`'s folder, where `write_index`
+    finds it. Raises ValueError for what is no report, for runs of different notebooks
     and for one run given twice.
     """
     folders = [_folder(first), _folder(second)]
@@ -83,8 +83,12 @@ def difference(first: Metric, second: Metric) -> tuple[float, tuple[float, float
 
 def _folder(given: str | os.PathLike[str]) -> pathlib.Path:
     path = pathlib.Path(given).expanduser()
-    if not path.exists() and (named := root() / "reports" / path).exists():
-        path = named
+    if not path.exists():
+        path = root() / "reports" / path
+    if not path.exists():
+        raise ValueError(
+            f"there is no report {os.fspath(given)!r}: name a folder of reports/ or its report.json"
+        )
     return (path if path.is_dir() else path.parent).resolve()
 
 

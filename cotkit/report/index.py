@@ -1,4 +1,4 @@
-"""`reports/index.html`: the runs of a reports folder by notebook, the newest first, with their key numbers."""
+"""`reports/index.html`: the runs of a folder by notebook, the newest first, with their key numbers."""
 
 from __future__ import annotations
 

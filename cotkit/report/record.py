@@ -64,7 +64,7 @@ _ENTRIES = {  # what a reader of report.json relies on
 def load_record(path: pathlib.Path) -> dict[str, Any]:
     """The report.json at `path`. ValueError when there is none, or when it is not a notebook's report."""
     if not path.is_file():
-        raise ValueError(f"there is no report at {path}: name a folder of reports/ or its report.json")
+        raise ValueError(f"there is no report at {path}")
     record = read_record(path)
     try:
         known = record["schema_version"] == SCHEMA_VERSION and bool(record["title"] or record["notebook"])

@@ -8,6 +8,7 @@ are there to read. A failing cell ends the run, and the page says so at the top.
 from __future__ import annotations
 
 import ast
+import contextlib
 import datetime
 import os
 import pathlib
@@ -173,7 +174,8 @@ def _write(paths: ReportPaths, notebook: Any, facts: dict[str, Any]) -> None:
     files.write_json(paths.json, record)
     files.write_text(paths.html, render(kept, record))
     if previous := previous_run(paths.folder, record):
-        compare_reports(previous, paths.folder)
+        with contextlib.suppress(ValueError, OSError):  # no comparison is no reason to lose a run
+            compare_reports(previous, paths.folder)
     write_index(paths.folder.parent)
 
 

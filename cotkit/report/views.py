@@ -229,9 +229,10 @@ def table(frame: Any, caption: str = "", max_rows: int = 100) -> str:
     left_out = len(frame) - len(shown)
     note = f'<p class="ck-note">{left_out:,} more rows are not shown.</p>' if left_out else ""
     title = f"<caption>{escape(caption)}</caption>" if caption else ""
+    look = "ck-table ck-wide" if len(shown.columns) > 8 else "ck-table"
     return (
         f'<div class="ck-scroll" tabindex="0" role="region" aria-label="{escape(caption or "table")}">'
-        f'<table class="ck-table">{title}<thead><tr>{head}</tr></thead>'
+        f'<table class="{look}">{title}<thead><tr>{head}</tr></thead>'
         f"<tbody>{rows}</tbody></table></div>{note}"
     )
 

@@ -162,7 +162,8 @@ def test_the_rows_of_several_runs_are_diagnosed_together(serve, tmp_path):
         )
         for at, name in enumerate(("one", "two"))
     ]
-    diagnosis = cotkit.diagnose_judge(runs, StepJudge(), run=tmp_path / "d", show="none")
+    diagnosis = cotkit.diagnose_judge(runs, StepJudge(), show="none")
+    assert len(list(tmp_path.glob("diagnose-*/rows.jsonl"))) == 1  # beside the runs
     assert diagnosis.scorings["trace"].nunique() == 2 and set(diagnosis.scorings["problem"]) == {"a"}
 
 

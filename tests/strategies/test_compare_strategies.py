@@ -19,6 +19,7 @@ from strategy_script import (
 )
 
 import cotkit
+from cotkit import ChatModel
 from cotkit.pipelines.compare import Comparison
 
 
@@ -163,7 +164,7 @@ def test_a_refused_key_stays_out_of_the_error(made, serve, tmp_path, monkeypatch
         ({"hard": 1.5}, ValueError, "solve rate up to which"),
         ({"kernel": "bert"}, ValueError, "kernel must be"),
         ({"kernel": {"model": "e", "url": "x"}}, ValueError, "kernel must be"),
-        ({"second_solver": object()}, ValueError, "give both"),
+        ({"second_solver": ChatModel("m", "http://127.0.0.1:9/v1")}, ValueError, "give both"),
         ({"temperature": 1}, TypeError, "there is no solver"),
         ({"solver": "gpt"}, TypeError, "ChatModel"),
         ({"seeds": "no such file.jsonl"}, FileNotFoundError, ""),
