@@ -17,7 +17,10 @@ import cotkit
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = _parser()
-    arguments = parser.parse_args(argv)
+    arguments, rest = parser.parse_known_args(argv)
+    if rest and arguments.command != "bench":
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    arguments.rest = rest  # the benchmark's own options
     if arguments.command is None:
         parser.print_help()
         return 0
@@ -113,6 +116,16 @@ def _parser() -> argparse.ArgumentParser:
         compare.add_argument(place, metavar="REPORT", help="a report's folder, its report.json, or a name")
     compare.add_argument("-o", "--output", metavar="FILE", help="the page (default: in the second's folder)")
     compare.set_defaults(action=_compare)
+
+    merge = commands.add_parser("merge", help="one run folder out of several of one kind", parents=[common])
+    merge.add_argument("output", metavar="OUT", help="the run folder to write, or a name under runs/")
+    merge.add_argument("runs", nargs="+", metavar="RUN", help="run folders, or names under runs/")
+    merge.set_defaults(action=_merge)
+
+    bench = commands.add_parser(
+        "bench", help="speed, bytes and survival against bare loops", add_help=False, parents=[common]
+    )
+    bench.set_defaults(action=_bench)
 
     models = commands.add_parser("models", help="the embedded models' weights", parents=[common])
     verbs = models.add_subparsers(dest="verb", metavar="VERB", required=True)
@@ -286,6 +299,25 @@ def _compare(arguments: argparse.Namespace) -> int:
         write_index(page.parent.parent)
     print(_short(page))
     return 0
+
+
+def _merge(arguments: argparse.Namespace) -> int:
+    from cotkit.pipelines import merge_runs
+
+    print(merge_runs(arguments.runs, arguments.output))
+    return 0
+
+
+def _bench(arguments: argparse.Namespace) -> int:
+    """benchmarks/bench.py of the checkout, which the installed package does not hold."""
+    import subprocess
+
+    from cotkit.paths import root
+
+    script = root() / "benchmarks" / "bench.py"
+    if not script.is_file():
+        raise ValueError(f"cotkit bench needs a checkout of cotkit; there is no {script}")
+    return subprocess.run([sys.executable, str(script), *arguments.rest], check=False).returncode
 
 
 def _models(arguments: argparse.Namespace) -> int:
