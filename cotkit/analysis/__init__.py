@@ -39,8 +39,8 @@ _PUBLIC = {
     "cost": ["throughput"],
     "benchmark": ["BenchmarkReport"],
     "cycles": [
-        "Comparison", "compare", "cycle_findings", "cycles_frame", "dev_measures", "family_gains", "gain_parts",
-        "generation_measures", "score_summary",
+        "Comparison", "compare", "cycle_findings", "cycles_frame", "dev_measures", "family_gains",
+        "gain_parts", "generation_measures", "score_summary",
     ],
     "alarms": ["Alarm"],
     "conclusions": ["examples", "findings", "outcome"],
@@ -48,6 +48,7 @@ _PUBLIC = {
     "tuning": ["ThresholdReport", "tune_thresholds"],
     "threshold_tables": ["threshold_grid"],
     "certificate": ["simulate_thresholds"],
+    "paths": ["Path"],
     "strategies": ["StrategyComparison", "compared_texts", "strategy_funnel"],
     "kernels": ["given_kernel", "tfidf_kernel"],
     "mixes": ["Recommendation", "recommend"],

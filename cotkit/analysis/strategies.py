@@ -156,7 +156,7 @@ class StrategyComparison:
     """The frames of a comparison (see the functions that make them); `solve_rates` has one line a problem.
 
     `notes` say what limits the comparison; `hard` is the solve rate up to which a problem is hard;
-    `questions.kernel.name` says how likeness was measured.
+    `questions.kernel.name` says how likeness was measured. `rows` and `seeds` are what was compared.
     """
 
     funnel: pandas.DataFrame
@@ -173,6 +173,8 @@ class StrategyComparison:
     notes: list[str]
     hard: float
     questions: Questions
+    rows: Runs
+    seeds: Sequence[Any]
 
     @classmethod
     def of(
@@ -226,6 +228,8 @@ class StrategyComparison:
             notes=list(_notes(runs, reports, seeds, first, k)),
             hard=hard,
             questions=questions,
+            rows=runs,
+            seeds=seeds,
         )
 
     def summary(self) -> pandas.DataFrame:

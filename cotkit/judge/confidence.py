@@ -3,8 +3,8 @@
 A model too small to write scores may still lean towards "Yes" where a trace is right. It is asked one
 question, answers with one token, and the logprobs of the likeliest tokens give P(yes) = yes / (yes + no),
 where every spelling counts (`Yes`, ` yes`, `YES`). After P(True) of Kadavath et al. (2022), arXiv 2207.05221.
-The number ranks traces; it is no calibrated probability, so its threshold is found with `tune_thresholds`, not
-set at 0.5. A model that thinks before it answers has no such token: it fails, and counts as failed.
+The number ranks traces; it is no calibrated probability, so its threshold is found with `tune_thresholds`,
+not set at 0.5. A model that thinks before it answers has no such token: it fails, and counts as failed.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Which problems are for what: train, dev and test sets that never meet, and what a cycle works on.
 
 Sets are drawn by cluster, before anything is generated. A cluster holds problems that share an id or a parent
-(made from one another, `metadata["synthesis"]`) and near duplicates: the same numbers, and a share of `NEAR` of
-their word triples. Problems of one template with other numbers are different problems
-of one family; a family can be held out of training whole, to see what training does to what it never saw.
+(made from one another, `metadata["synthesis"]`) and near duplicates: the same numbers, and a share of `NEAR`
+of their word triples. Problems of one template with other numbers are different problems of one family; a
+family can be held out of training whole, to see what training does to what it never saw.
 
 A cycle draws its problems by how hard they were for the actor last time: pools and weights are those of
 prime-rl's difficulty sampler (hard up to 0.25 right, normal up to 0.75, easy above).

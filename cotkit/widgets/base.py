@@ -8,6 +8,7 @@ the HTML alone.
 from __future__ import annotations
 
 import html
+import math
 import os
 from typing import Any
 
@@ -24,6 +25,9 @@ STYLE = """<style>
 .cotkit-widget table.ck{border-collapse:collapse}
 .cotkit-widget table.ck td,.cotkit-widget table.ck th{padding:2px 12px 2px 0;text-align:left;
   border-bottom:1px solid var(--jp-border-color2,rgba(128,128,128,.35));vertical-align:top}
+.ck-share{display:inline-block;position:relative;width:10em;height:1em;background:rgba(128,128,128,.2)}
+.ck-share i{position:absolute;top:.35em;height:.3em;background:currentColor;opacity:.5}
+.ck-share b{position:absolute;top:0;height:1em;width:3px;margin-left:-1px;background:currentColor}
 </style>"""
 
 
@@ -67,6 +71,16 @@ def facts(pairs: dict[str, Any]) -> str:
     """Names and values side by side; what is None is left out."""
     shown = (f"<span>{text(k)} <b>{text(v)}</b></span>" for k, v in pairs.items() if v is not None)
     return f'<div class="ck-facts">{"".join(shown)}</div>'
+
+
+def share_bar(value: float, low: float, high: float) -> str:
+    """A share on a scale from 0 to 1 and its interval, drawn; the same stands beside it in words. "" for nan."""
+    if math.isnan(low):
+        return ""
+    interval = f"<i style='left:{100 * low:.1f}%;width:{100 * (high - low):.1f}%'></i>"
+    return (
+        f"<span class='ck-share' aria-hidden='true'>{interval}<b style='left:{100 * value:.1f}%'></b></span>"
+    )
 
 
 def button(description: str, action: Any, *, tooltip: str, style: str = "") -> Any:

@@ -64,8 +64,10 @@ def test_the_server_with_the_adapter_says_what_the_merged_model_says(smollm2, tm
     shape = peft.LoraConfig(r=4, lora_alpha=8, target_modules="all-linear", task_type="CAUSAL_LM")
     model = peft.get_peft_model(model, shape)
     for name, matrix in model.named_parameters():
-        if "lora_B" in name:
-            torch.nn.init.normal_(matrix, std=0.02)
+        if (
+            "lora_B" in name
+        ):  # queries and keys most: with their rows in the wrong order, 1.0 apart on average
+            torch.nn.init.normal_(matrix, std=0.6 if ".q_proj" in name or ".k_proj" in name else 0.1)
     model.save_pretrained(tmp_path / "adapter")
     gguf = to_llama_adapter(tmp_path / "adapter", tmp_path / "student.gguf", "smollm2-135m")
     by_merged = first_token(merge(tmp_path / "adapter", tmp_path / "merged"))
@@ -75,8 +77,9 @@ def test_the_server_with_the_adapter_says_what_the_merged_model_says(smollm2, tm
     told = {entry["token"]: entry["logprob"] for entry in served.logprobs[0]["top_logprobs"]}
     apart = [abs(told[token] - by_merged[token]) for token in told]
     moved = [abs(by_base[token] - by_merged[token]) for token in told]
-    assert max(apart) < 0.35 and sum(apart) / len(apart) < 0.12  # the server computes in 4 and 8 bits
-    assert sum(moved) / len(moved) > 5 * sum(apart) / len(apart)
+    assert (
+        sum(moved) / len(moved) > 0.7 and sum(apart) / len(apart) < 0.2
+    )  # the server computes in 4 and 8 bits
     assert math.isclose(sum(map(math.exp, by_merged.values())), 1, abs_tol=1e-3)
 
 

@@ -86,14 +86,14 @@ def test_without_a_trainer_the_cycles_are_data_only(world):
     assert [c["training"]["trained"] for c in report["cycles"]] == [False, False]
     assert all(c["counts"]["kept"] > 0 and not c["decision"]["promoted"] for c in report["cycles"])
     assert report["test"] is None and any("data only" in note for note in report["notes"])
-    assert len(result.records()) == 2 * 24 and (result.path / "cycle-01/export/sft.jsonl").exists()
+    assert len(result.records()) == 2 * 12 and (result.path / "cycle-01/export/sft.jsonl").exists()
 
 
 def test_an_actor_that_says_nothing_gives_no_data_and_the_champion_stays(world):
     world.answer = lambda r: "" if r.body["model"].startswith("actor") else script(r)
     report = world.improve(["actor-90"]).report
     cycle = report["cycles"][0]
-    assert cycle["status"] == "no_data" and cycle["counts"]["drops"] == {"model_empty": 24}
+    assert cycle["status"] == "no_data" and cycle["counts"]["drops"] == {"model_empty": 12}
     assert "model_empty" in cycle["decision"]["reason"] and not world.trainer.calls
     assert report["champion"]["cycle"] is None
 
@@ -101,7 +101,14 @@ def test_an_actor_that_says_nothing_gives_no_data_and_the_champion_stays(world):
 def test_a_critic_that_always_gives_ten_and_an_improver_that_echoes_are_named(world):
     world.answer = lambda request: re.sub(r" \(try \d+\)", "", script(request))
     critics = [world.model("judge-10")]
-    result = world.improve(["actor-90"], critics=critics, iterations=1, num_generations=1, task=problems(60))
+    result = world.improve(
+        ["actor-90"],
+        critics=critics,
+        iterations=1,
+        num_generations=1,
+        problems_per_cycle=None,
+        task=problems(60),
+    )
     levels = alarm_levels(result.cycles[0])
     assert levels["ceiling"] == "amber"  # programs decide beside it
     assert levels["improver_echo"] == "amber"
@@ -211,7 +218,7 @@ def runs(result):
 
 
 def test_problems_are_drawn_by_how_hard_they_were(world):
-    result = world.improve(["actor-60", "actor-60"], problems_per_cycle=12)
+    result = world.improve(["actor-60", "actor-60"])
     first, second = (run.records() for run in runs(result))
     assert len(first) == len(second) == 12 and sum(result.cycles[1]["pools"].values()) == 24
     assert {row.id for row in first} != {row.id for row in second}

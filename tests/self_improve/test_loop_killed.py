@@ -38,7 +38,8 @@ class Trainer(FakeTrainer):
 server = SimpleNamespace(base_url=url)
 self_improve(
     problems(40), model(server, "actor-40"), trainer=Trainer(server, ["actor-70", "actor-90"]), cycles=2,
-    dev=8, test=8, iterations=0, num_generations=2, min_examples=4, run=run, show="none",
+    dev=8, test=8, iterations=0, num_generations=2, problems_per_cycle=12, min_examples=4, run=run,
+    show="none",
 )
 """
 HERE = Path(__file__).parent

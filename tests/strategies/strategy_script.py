@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import random
 import re
-import threading
 from types import SimpleNamespace
 
 from cotkit import ChatModel
@@ -57,10 +56,9 @@ def asked_about(request) -> tuple[str, int]:
 def strategy_script(name: str):
     """Replies of the model that plays the strategy, whatever its role."""
     passes, rejected = PHYSICS[name]
-    count, lock = iter(range(10**6)), threading.Lock()
 
     def fate(number: int) -> str:
-        draw = random.Random(f"{name}{number}").random()
+        draw = random.Random(f"{name}:{number}").random()
         return "pass" if draw < passes else "reject" if draw < passes + rejected else "crash"
 
     def reply(request) -> str:
@@ -75,8 +73,7 @@ def strategy_script(name: str):
             return f"```python\n{crash}print({number} + {number + 1})\n```"
         if request.system.startswith("Solve the problem"):
             return f"They are added. The answer is \\boxed{{{2 * asked_about(request)[1] + 1}}}."
-        with lock:
-            return question(name, next(count))
+        return question(name, request.body["seed"] % 10**6)  # each attempt has a seed of its own
 
     def asked_about_pair(request) -> int:
         return int(re.search(rf"ID={name}:(\d+);", request.user)[1])

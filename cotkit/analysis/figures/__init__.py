@@ -14,7 +14,7 @@ _PUBLIC = {
     "cycles": ["dev_results", "family_accuracy", "final_accuracy", "score_cycles"],
     "diagnosis": ["judge_probes"],
     "distillation": ["acceptance", "accuracy", "calls", "funnel", "lengths", "scores"],
-    "strategies": ["question_map", "solve_rates", "strategy_funnel", "triangle"],
+    "strategies": ["look_of", "question_map", "solve_rates", "strategy_funnel", "triangle"],
     "thresholds": [
         "cost_curve",
         "kappa_matrix",
