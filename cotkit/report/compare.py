@@ -33,8 +33,7 @@ def compare_reports(
 
     `first` and `second` are a report's folder, its report.json, or a name under `reports/`; differences are
     `second` - `first`. The page goes to `output`, by default into `second`'s folder, where `write_index`
-    finds it. Raises ValueError for what is no report, for runs of different notebooks
-    and for one run given twice.
+    finds it. Raises ValueError for what is no report, runs of different notebooks and one run given twice.
     """
     folders = [_folder(first), _folder(second)]
     records = [load_record(folder / "report.json") for folder in folders]
@@ -46,14 +45,9 @@ def compare_reports(
             f"{folders[0].name} is a run of {notebooks[0]!r} and {folders[1].name} one of {notebooks[1]!r}: "
             "only runs of one notebook can be compared"
         )
-    page = pathlib.Path(output).expanduser() if output else comparison_path(*folders)
+    page = pathlib.Path(output or folders[1] / f"against-{folders[0].name}.html").expanduser()
     files.write_text(page, _render(folders, records, page.resolve().parent))
     return page
-
-
-def comparison_path(first: pathlib.Path, second: pathlib.Path) -> pathlib.Path:
-    """Where the comparison of two report folders goes: into the second's folder."""
-    return second / f"against-{first.name}.html"
 
 
 def same_notebook(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:

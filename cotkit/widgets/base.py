@@ -10,6 +10,7 @@ from __future__ import annotations
 import html
 import math
 import os
+from collections.abc import Callable
 from typing import Any
 
 STYLE = """<style>
@@ -35,6 +36,7 @@ class Widget:
     """`display(widget)`, or the last line of a cell, shows it."""
 
     _view: Any = None
+    _drawing = False  # while controls are made to follow the state, they ask for nothing
 
     @property
     def view(self) -> Any:
@@ -50,6 +52,10 @@ class Widget:
     def static(self) -> str:
         """HTML of the present state."""
         raise NotImplementedError
+
+    def heed(self, control: Any, action: Callable[[Any], None]) -> None:
+        """Calls `action` with what a person sets `control` to."""
+        control.observe(lambda change: None if self._drawing else action(change["new"]), "value")
 
     def _repr_html_(self) -> str:
         return f'{STYLE}<div class="ck-static">{self.static()}</div>'
@@ -74,7 +80,7 @@ def facts(pairs: dict[str, Any]) -> str:
 
 
 def share_bar(value: float, low: float, high: float) -> str:
-    """A share on a scale from 0 to 1 and its interval, drawn; the same stands beside it in words. "" for nan."""
+    """A share of 0..1 and its interval, drawn; the same must stand beside it in words. "" for nan."""
     if math.isnan(low):
         return ""
     interval = f"<i style='left:{100 * low:.1f}%;width:{100 * (high - low):.1f}%'></i>"

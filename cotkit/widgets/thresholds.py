@@ -28,16 +28,21 @@ RULES = {
     "any": "one used score reaches its threshold",
     "mean": "the mean of the scores reaches the threshold",
 }
-UNUSED = {"all": -math.inf, "any": math.inf}  # a threshold that decides nothing
+UNUSED = {"all": -math.inf, "any": math.inf, "mean": math.nan}  # a threshold that decides nothing
+SAID = {
+    "precision": ("kept traces", "are right"),
+    "recall": ("right traces", "are kept"),
+    "kept": ("traces", "are kept"),
+}
 
 
 class ThresholdExplorer(Widget):
-    """frame: a Run, Runs, a DataFrame or a file, read as `tune_thresholds(frame, score_columns, label, group)`
-    reads it; or a ThresholdReport, for other options.
+    """frame: a Run, Runs, rows or a file, read as `tune_thresholds(frame, score_columns, label, group)` reads
+    them; or a ThresholdReport, for other options.
 
-    `rule`, `limits` {dimension: threshold}, `used` (the dimensions that count) and `mean_limit` are what is
-    set, `choose` sets them; `shares` holds precision, recall and kept as Rates over problems, `confusion`
-    {("kept" or "dropped", "right" or "wrong"): traces}.
+    `rule`, `limits` {dimension, or "mean": threshold} and `used` (the dimensions that count under "all" and
+    "any") are what is set; `choose` sets them. `shares` holds precision, recall and kept as Rates over
+    problems, `confusion` {("kept" or "dropped", "right" or "wrong"): traces}.
     """
 
     def __init__(
@@ -49,32 +54,27 @@ class ThresholdExplorer(Widget):
     ):
         if not isinstance(frame, ThresholdReport):
             frame = tune_thresholds(frame, score_columns, label, group, rule="all", resamples=2)
-        self.report = frame
-        self.names = tuple(frame.record["dimensions"])
+        self.report, self.names = frame, tuple(frame.record["dimensions"])
+        self.rules = tuple(RULES) if len(self.names) > 1 else ("all",)
         rows = frame.rows[frame.rows["tuned"]]
         self._scores = rows[list(frame.scores["score"])].to_numpy(float)
         self._right = rows["right"].to_numpy(bool)
         self._problem = np.unique(rows["id"].to_numpy(str), return_inverse=True)[1]
-        low, high = self._scores.min(axis=0), self._scores.max(axis=0)
+        values = np.column_stack([self._scores, self._scores.mean(axis=1)])
         self.ranges = {
-            name: (min(0.0, math.floor(a)), max(1.0, math.ceil(b)))
-            for name, a, b in zip(self.names, low, high, strict=True)
+            name: (min(0, math.floor(column.min())), max(1, math.ceil(column.max())))
+            for name, column in zip((*self.names, "mean"), values.T, strict=True)
         }
+        self.limits, self.used = {name: float(low) for name, (low, _) in self.ranges.items()}, set(self.names)
         rule, found = frame.record["rule"], frame.record["thresholds"]
-        known = found is not None and rule in (*RULES, "min")  # of the others there is nothing to move
-        self.limits = {name: low for name, (low, _) in self.ranges.items()}
-        self.mean_limit, self.used = self._range("mean")[0], set(self.names)
-        self._begin = ("all" if rule == "min" or not known else rule, found if known else self.limits)
+        known = found is not None and rule in (*RULES, "min")  # with other rules nothing can be moved
+        keep_all = {name: self.limits[name] for name in self.names}
+        self._begin = ("all" if rule == "min" or not known else rule, found if known else keep_all)
         self.reset()
-        self._tuned = self._state() if known else None
-
-    @property
-    def rules(self) -> tuple[str, ...]:
-        return tuple(RULES) if len(self.names) > 1 else ("all",)
+        self._tuned = self.path.describe(0) if known else None
 
     def reset(self) -> None:
-        """Back to what was tuned; to thresholds that keep everything where that found none, or another rule
-        than these."""
+        """Back to what was tuned; where no such threshold was found, to keeping everything."""
         self.choose(*self._begin)
 
     def choose(self, rule: str, thresholds: float | Mapping[str, float]) -> None:
@@ -82,69 +82,56 @@ class ThresholdExplorer(Widget):
         count. Raises ValueError for a rule or dimension there is not, or a threshold beyond the scores."""
         if rule not in self.rules:
             raise ValueError(f"rule is one of {', '.join(self.rules)}; got {rule!r}")
-        if rule == "mean":
-            self.mean_limit = self._checked("mean", thresholds)
-        else:
-            if not isinstance(thresholds, Mapping):
-                thresholds = dict.fromkeys(self.names, thresholds)
-            self.limits |= {name: self._checked(name, limit) for name, limit in thresholds.items()}
-            self.used = set(thresholds)
-        self.rule = rule
+        if not isinstance(thresholds, Mapping):
+            thresholds = dict.fromkeys(["mean"] if rule == "mean" else self.names, thresholds)
+        for name, limit in thresholds.items():
+            if (name == "mean") != (rule == "mean") or name not in self.ranges:
+                raise ValueError(f"rule {rule!r} has no score {name!r}; there are: {', '.join(self.names)}")
+            low, high = self.ranges[name]
+            if not low <= limit <= high:
+                raise ValueError(f"the threshold of {name} lies in {low:g}..{high:g}; got {limit!r}")
+        self.rule, self.limits = rule, self.limits | dict(thresholds)
+        self.used = self.used if rule == "mean" else set(thresholds)
         self._draw()
-
-    def _range(self, name: str) -> tuple[float, float]:
-        lows, highs = zip(*self.ranges.values(), strict=True)
-        return (min(lows), max(highs)) if name == "mean" else self.ranges[name]
-
-    def _checked(self, name: str, limit: Any) -> float:
-        if name not in (*self.names, "mean"):
-            raise ValueError(f"there is no score {name!r}; there are: {', '.join(self.names)}")
-        low, high = self._range(name)
-        if isinstance(limit, Mapping) or not low <= limit <= high:
-            raise ValueError(f"the threshold of {name} lies in {low:g}..{high:g}; got {limit!r}")
-        return float(limit)
 
     @property
     def path(self) -> Path:
         """What is set, as a path of one step."""
-        free = UNUSED.get(self.rule, 0.0)
-        limits = [self.limits[name] if name in self.used else free for name in self.names]
-        return Path(self.rule, self.names, np.array([[self.mean_limit] if self.rule == "mean" else limits]))
+        limits = [self.limits[name] if name in self.used else UNUSED[self.rule] for name in self.names]
+        limits = [self.limits["mean"]] if self.rule == "mean" else limits
+        return Path(self.rule, self.names, np.array([limits]))
 
     @property
     def is_tuned(self) -> bool:
         """Whether these are still the thresholds that tuning found."""
-        return self._state() == self._tuned
+        return self.path.describe(0) == self._tuned
 
     def in_words(self) -> str:
         return self.path.in_words(0) or "no threshold"
 
     def save(self, path: str | os.PathLike[str]) -> pathlib.Path:
-        """Writes a thresholds.json; with its certificate, if it has one, only while nothing was moved.
+        """Writes a thresholds.json; with the certificate, if there is one, only while nothing was moved.
         Raises ValueError when no score is used."""
         if self.rule != "mean" and not self.used:
             raise ValueError("no score is used: there is no threshold to save")
-        record = self.report.record if self.is_tuned else self._record()
+        record = self.report.record if self.is_tuned else self._by_hand()
         return dataclasses.replace(self.report, record=record).save(path)
 
-    def _record(self) -> dict[str, Any]:
-        found = {k: v for k, v in self.report.record.items() if k not in ("weights", "intercept")}
-        n = len(self._right)
-        reason = f"set by hand while looking at {n:,} labelled rows; other rows may be right less often"
-        shares = {
-            name: [None if math.isnan(x) else float(x) for x in (rate.value, rate.low, rate.high)]
-            for name, rate in self.shares.items()
-        }
-        untested = {"tested": 0, "tested_kept": 0, "tested_wrong": 0, "report_rows": n}
-        return found | {
-            **self.path.describe(0),
+    def _by_hand(self) -> dict[str, Any]:
+        """The report's record for what is set now: same rows, same judge, nothing tested."""
+        n, tuned = len(self._right), self.report.record
+        shares = {name: (rate.value, rate.low, rate.high) for name, rate in self.shares.items()}
+        known = {name: [None if math.isnan(x) else float(x) for x in share] for name, share in shares.items()}
+        gone = dict.fromkeys(("p_value", "labels_needed", "target_precision", "delta"))
+        record = tuned | gone | self.path.describe(0)
+        record |= {
             "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            **{"certified": False, "p_value": None, "labels_needed": None, "target_precision": None},
-            **{"delta": None, "report": shares, "n": found["n"] | untested, "reason": reason},
+            "certified": False,
+            "report": known,
+            "n": tuned["n"] | {"tested": 0, "tested_kept": 0, "tested_wrong": 0, "report_rows": n},
+            "reason": f"set by hand while looking at {n:,} labelled rows; on others fewer may be right",
         }
-
-    def _state(self) -> dict[str, Any]:
-        return self.path.describe(0)
+        return {name: value for name, value in record.items() if name not in ("weights", "intercept")}
 
     def _measure(self) -> None:
         kept, right, problem = self.path.step_of(self._scores) == 0, self._right, self._problem
@@ -160,14 +147,9 @@ class ThresholdExplorer(Widget):
         }
 
     def static(self) -> str:
-        said = {
-            "precision": ("kept traces", "are right"),
-            "recall": ("right traces", "are kept"),
-            "kept": ("traces", "are kept"),
-        }
-        rows = "".join(
+        shares = "".join(
             f"<tr><th scope='row'>{name}</th><td>{share_bar(rate.value, rate.low, rate.high)}</td>"
-            f"<td>{rate.in_words(said[name][0])} {said[name][1]}</td></tr>"
+            f"<td>{rate.in_words(SAID[name][0])} {SAID[name][1]}</td></tr>"
             for name, rate in self.shares.items()
         )
         counts = "".join(
@@ -177,14 +159,13 @@ class ThresholdExplorer(Widget):
         )
         reason = self.report.record["reason"]
         how = reason if self.is_tuned else f"set by hand: no certificate (tuning: {reason})"
-        problems = self._problem.max() + 1
         return (
             f"<div aria-live='polite'><b>{text(self.in_words())}</b><br>{text(how)}</div>"
-            f"<table class='ck' aria-label='shares'>{rows}</table>"
-            f"<table class='ck' aria-label='confusion'><tr><th>traces</th><th>right</th><th>wrong</th></tr>"
-            f"{counts}</table><div class='ck-quiet'>{len(self._right):,} labelled traces of {problems:,} "
-            "problems; 95 % intervals over problems. A threshold that looks best on these traces does less "
-            "well on others.</div>"
+            f"<table class='ck' aria-label='shares'>{shares}</table>"
+            "<table class='ck' aria-label='confusion'><tr><th>traces</th><th>right</th><th>wrong</th></tr>"
+            f"{counts}</table><div class='ck-quiet'>{len(self._right):,} labelled traces of "
+            f"{self._problem.max() + 1:,} problems, 95 % intervals over problems. A threshold that looks "
+            "best on these traces does less well on others.</div>"
         )
 
     # The view.
@@ -196,66 +177,41 @@ class ThresholdExplorer(Widget):
         self._rule = w.Dropdown(
             options=options, description="keep if", tooltip="The rule that decides", layout={"width": "auto"}
         )
-        self._rule.observe(lambda change: self._set("rule", change["new"]), "value")
-        self._sliders = {name: self._slider(name) for name in (*self.names, "mean")}
+        self._sliders = {name: self._slider(name) for name in self.ranges}
         self._uses = {
-            name: w.Checkbox(
-                description=f"use {name}",
-                tooltip=f"Whether {name} counts",
-                indent=False,
-                layout={"width": "auto"},
-            )
+            name: w.Checkbox(description=f"use {name}", tooltip=f"Whether {name} counts", indent=False)
             for name in self.names
         }
-        for name, box in self._uses.items():
-            box.observe(lambda change, name=name: self._use(name, change["new"]), "value")
-        self._rows = [w.HBox([self._sliders[name], self._uses[name]]) for name in self.names]
+        for control in (self._rule, *self._sliders.values(), *self._uses.values()):
+            self.heed(control, lambda _: self._moved())
+        self._rows = {name: w.HBox([self._sliders[name], self._uses[name]]) for name in self.names}
+        self._rows["mean"] = self._sliders["mean"]
         self._file = w.Text("thresholds.json", description="save as", tooltip="File of the thresholds")
-        save = [
-            self._file,
-            button(
-                "Save thresholds", self._save, tooltip="Write the file that distill(score_threshold=) takes"
-            ),
-            button("As tuned", self.reset, tooltip="Back to where it began"),
-        ]
+        save = button("Save thresholds", self._save, tooltip="For distill(score_threshold=...)")
+        files = w.HBox([self._file, save, button("As tuned", self.reset, tooltip="Back to where it began")])
         self._shown, self._saved = w.HTML(), w.HTML()
-        view = w.VBox(
-            [self._rule, *self._rows, self._sliders["mean"], self._shown, w.HBox(save), self._saved]
-        )
+        view = w.VBox([self._rule, *self._rows.values(), self._shown, files, self._saved])
         self._draw()
         return view
 
     def _slider(self, name: str) -> Any:
         import ipywidgets as w
 
-        low, high = self._range(name)
-        slider = w.FloatSlider(
+        low, high = self.ranges[name]
+        return w.FloatSlider(
             min=low, max=high, step=(high - low) / 100, description=name, tooltip=f"Threshold of {name}",
             style={"description_width": "initial"}, layout={"width": "28em"},
         )  # fmt: skip
-        slider.observe(lambda change: self._limit(name, change["new"]), "value")
-        return slider
 
-    def _limit(self, name: str, limit: float) -> None:
-        if name == "mean":
-            self._set("mean_limit", limit)
-        elif limit != self.limits[name]:
-            self.limits[name] = limit
-            self._draw()
-
-    def _use(self, name: str, used: bool) -> None:
-        if used != (name in self.used):
-            self.used ^= {name}
-            self._draw()
-
-    def _set(self, name: str, value: Any) -> None:
-        if getattr(self, name) != value:
-            setattr(self, name, value)
-            self._draw()
+    def _moved(self) -> None:
+        self.rule = self._rule.value
+        self.limits = {name: slider.value for name, slider in self._sliders.items()}
+        self.used = {name for name, box in self._uses.items() if box.value}
+        self._draw()
 
     def _save(self) -> None:
         try:
-            self._saved.value = f"saved: {text(self.in_words())} in {text(self.save(self._file.value))}"
+            self._saved.value = f"saved {text(self.in_words())} in {text(self.save(self._file.value))}"
         except (ValueError, OSError) as error:
             self._saved.value = f"<span role='alert'>not saved: {text(error)}</span>"
 
@@ -263,16 +219,14 @@ class ThresholdExplorer(Widget):
         self._measure()
         if not hasattr(self, "_saved"):
             return
+        self._drawing = True
         self._rule.value, self._saved.value = self.rule, ""
         for name, slider in self._sliders.items():
-            slider.value = self.mean_limit if name == "mean" else self.limits[name]
+            slider.value = self.limits[name]
+            self._rows[name].layout.display = None if (name == "mean") == (self.rule == "mean") else "none"
         for name, box in self._uses.items():
-            box.value = name in self.used
-            box.layout.display = None if len(self.names) > 1 else "none"
-        for row, shown in [(row, self.rule != "mean") for row in self._rows] + [
-            (self._sliders["mean"], self.rule == "mean")
-        ]:
-            row.layout.display = None if shown else "none"
+            box.value, box.layout.display = name in self.used, None if len(self.names) > 1 else "none"
+        self._drawing = False
         self._shown.value = f"{STYLE}{self.static()}"
 
     def __repr__(self) -> str:

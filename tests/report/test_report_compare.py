@@ -6,12 +6,13 @@ import json
 import re
 
 import matplotlib.pyplot as plt
+import nbformat
 import pytest
 from bs4 import BeautifulSoup
 
 from cotkit import cli
 from cotkit.analysis import Rate
-from cotkit.report import Report, compare_reports, write_index
+from cotkit.report import Report, compare_reports, runner, write_index
 from cotkit.report.compare import difference
 from cotkit.report.index import previous_run
 from cotkit.report.record import load_record
@@ -173,6 +174,16 @@ def test_a_run_is_compared_with_the_last_complete_one_before_it(reports):
     now = made(reports / "now", facts={"started": "2026-01-05T10:00:00+00:00"})
     assert previous_run(now, load_record(now / "report.json")) == reports / "late"
     assert previous_run(reports / "early", load_record(reports / "early" / "report.json")) is None
+
+
+def test_a_run_that_ends_is_compared_at_once_and_one_made_anew_loses_its_old_comparison(reports):
+    now = runner._claim(reports, "study", "now", False)
+    book = nbformat.v4.new_notebook()
+    facts = {"notebook": "study", "started": "2026-01-05T10:00:00+00:00", "parameters": {}, "error": None}
+    runner._write(runner.ReportPaths.of(now), book, facts)
+    assert 'href="now/against-late.html"' in (reports / "index.html").read_text()
+    runner._claim(reports, "study", "now", True)
+    assert not list(now.glob("against-*"))
 
 
 def test_the_list_says_of_each_run_what_was_set_what_came_out_and_what_failed(reports):
