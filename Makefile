@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.cotkit-ready
 
-.PHONY: help setup demo test lab lint reports bench soak lock clean
+.PHONY: help setup train demo test lab lint reports bench soak lock clean
 
 help:
 	@echo "make demo      set up, distil word problems with the embedded model, write a report"
@@ -16,12 +16,15 @@ help:
 	@echo "make lab       JupyterLab on the notebooks"
 	@echo "make reports   run every notebook"
 	@echo "make lint      ruff on code and notebooks, notebooks without outputs"
+	@echo "make train     adds what training needs (torch; some GB with a GPU)"
 	@echo "make bench     speed, bytes, memory and survival against bare loops (about ten minutes)"
 	@echo "make soak      ten minutes of runs that are killed, interrupted, out of disk, and resumed"
 	@echo "make lock      constraints.txt anew from pyproject.toml (needs uv)"
 	@echo "make clean     remove .venv and caches (runs/ and reports/ stay)"
 
 setup: $(READY)
+
+train: $(VENV)/.cotkit-train
 
 demo: $(READY)
 	$(BIN)/cotkit run distillation $(ARGS)
@@ -88,3 +91,9 @@ $(READY): pyproject.toml constraints.txt
 	fi; \
 	touch $@; \
 	echo "Set up in $$(( $$(date +%s) - begun )) s"
+
+# pip, not uv: only pip reads the settings that choose a build of torch.
+$(VENV)/.cotkit-train: $(READY) pyproject.toml
+	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip >/dev/null
+	$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[test,train]'
+	touch $@

@@ -273,8 +273,15 @@ def _cpu_of(code: str) -> float:
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="cotkit bench", description=__doc__.split("\n")[0])
-    parser.add_argument("--only", nargs="+", choices=WORKLOADS, default=list(WORKLOADS), metavar="WORKLOAD",
-                        help=", ".join(f"{k}: {f.__doc__}" for k, f in WORKLOADS.items()))  # fmt: skip
+    about = ", ".join(f"{name}: {workload.__doc__}" for name, workload in WORKLOADS.items())
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        choices=WORKLOADS,
+        default=list(WORKLOADS),
+        metavar="WORKLOAD",
+        help=about.replace("%", "%%"),
+    )
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--with", dest="with_", nargs="*", choices=["camel"], default=[])
     parser.add_argument("--camel-python", help="the Python of a venv that holds camel-ai")

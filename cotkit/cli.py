@@ -17,7 +17,10 @@ import cotkit
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = _parser()
-    arguments = parser.parse_args(argv)
+    arguments, rest = parser.parse_known_args(argv)
+    if rest and arguments.command != "bench":
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    arguments.rest = rest  # the benchmark's own options
     if arguments.command is None:
         parser.print_help()
         return 0
@@ -62,6 +65,8 @@ def _parser() -> argparse.ArgumentParser:
         "-p", "--parameter", action="append", default=[], metavar="NAME=VALUE", help="set a parameter"
     )
     run.add_argument("-f", "--file", metavar="FILE", help="parameters from a YAML or JSON file (-p wins)")
+    for short in ("cycles", "iterations"):
+        run.add_argument(f"--{short}", metavar="N", help=f"self_improvement: short for -p {short}=N")
     run.add_argument("--name", metavar="RUN", help="name of the run (default: notebook, date and time)")
     run.add_argument("--output", metavar="FOLDER", help="where runs are written (default: reports)")
     run.add_argument("--overwrite", action="store_true", help="replace a run of that name")
@@ -104,6 +109,24 @@ def _parser() -> argparse.ArgumentParser:
     )
     audit.set_defaults(action=_audit)
 
+    compare = commands.add_parser(
+        "compare", help="two runs of one notebook side by side on a page", parents=[common]
+    )
+    for place in ("first", "second"):
+        compare.add_argument(place, metavar="REPORT", help="a report's folder, its report.json, or a name")
+    compare.add_argument("-o", "--output", metavar="FILE", help="the page (default: in the second's folder)")
+    compare.set_defaults(action=_compare)
+
+    merge = commands.add_parser("merge", help="one run folder out of several of one kind", parents=[common])
+    merge.add_argument("output", metavar="OUT", help="the run folder to write, or a name under runs/")
+    merge.add_argument("runs", nargs="+", metavar="RUN", help="run folders, or names under runs/")
+    merge.set_defaults(action=_merge)
+
+    bench = commands.add_parser(
+        "bench", help="speed, bytes and survival against bare loops", add_help=False, parents=[common]
+    )
+    bench.set_defaults(action=_bench)
+
     models = commands.add_parser("models", help="the embedded models' weights", parents=[common])
     verbs = models.add_subparsers(dest="verb", metavar="VERB", required=True)
     verbs.add_parser("list", help="what there is, and what is on this machine", parents=[common])
@@ -128,10 +151,11 @@ def _run(arguments: argparse.Namespace) -> int:
         raise ValueError(f"which notebook? There are: {', '.join(_notebook_names()) or 'none'}")
     from cotkit.report import NotebookFailed, execute_notebook
 
+    short = [f"{name}={value}" for name in ("cycles", "iterations") if (value := getattr(arguments, name))]
     try:
         paths = execute_notebook(
             arguments.notebook,
-            _parameters(arguments.parameter, arguments.file),
+            _parameters([*arguments.parameter, *short], arguments.file),
             arguments.output,
             run_name=arguments.name,
             overwrite=arguments.overwrite,
@@ -159,6 +183,8 @@ def _parameters(pairs: Sequence[str], file: str | None) -> dict[str, Any]:
             raise ValueError(f"{file} is not YAML: {error}") from None
         if not isinstance(values, dict):
             raise ValueError(f"{file} must hold one mapping of parameter names to values")
+        if "self_improvement_config" in values:  # a file of roles and dimensions, read by the notebook itself
+            values = {"config": str(pathlib.Path(file).resolve())}
     given: dict[str, str] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
@@ -263,6 +289,35 @@ def _audit(arguments: argparse.Namespace) -> int:
     else:
         print(findings_table(reports))
     return 0 if clean else 1
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    from cotkit.report import compare_reports, write_index
+
+    page = compare_reports(arguments.first, arguments.second, arguments.output).resolve()
+    if not arguments.output:
+        write_index(page.parent.parent)
+    print(_short(page))
+    return 0
+
+
+def _merge(arguments: argparse.Namespace) -> int:
+    from cotkit.pipelines import merge_runs
+
+    print(merge_runs(arguments.runs, arguments.output))
+    return 0
+
+
+def _bench(arguments: argparse.Namespace) -> int:
+    """benchmarks/bench.py of the checkout, which the installed package does not hold."""
+    import subprocess
+
+    from cotkit.paths import root
+
+    script = root() / "benchmarks" / "bench.py"
+    if not script.is_file():
+        raise ValueError(f"cotkit bench needs a checkout of cotkit; there is no {script}")
+    return subprocess.run([sys.executable, str(script), *arguments.rest], check=False).returncode
 
 
 def _models(arguments: argparse.Namespace) -> int:

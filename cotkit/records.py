@@ -59,8 +59,14 @@ class Completion(BaseModel):
         return f"<think>\n{self.reasoning.strip()}\n</think>\n\n{self.text}"
 
     def provenance(self) -> dict[str, Any]:
-        """Everything but the words: what a row records about the call."""
-        return self.model_dump(exclude={"text", "reasoning", "logprobs", "parsed"})
+        """Everything but the words: what a row records about the call. Where logprobs were asked for
+        (`extra_body={"logprobs": True}`), the mean over the tokens, `mean_logprob`, stands for them.
+        """
+        known = self.model_dump(exclude={"text", "reasoning", "logprobs", "parsed"})
+        given = [entry.get("logprob") for entry in self.logprobs or ()]
+        if given and all(isinstance(logprob, (int, float)) for logprob in given):
+            known["mean_logprob"] = sum(given) / len(given)
+        return known
 
 
 class Verdict(BaseModel):

@@ -1,6 +1,6 @@
 """The README's picture, from a real run: python docs/make_pictures.py reports/<run>/report.html
 
-Needs Chromium on PATH. Writes docs/report.png: the top of the page, at twice the density.
+Needs Chromium on PATH. Writes docs/report.png: the top of the page.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ CONDA_NAMES = {
     "python-fastjsonschema": "fastjsonschema",
 }
 CONDA_TOOLS = {"pip", "make"}
-PIP_ONLY = {"math-verify", "genai-prices", "xllamacpp"}  # not on conda-forge; pip brings them
+PIP_ONLY = {"math-verify", "genai-prices", "xllamacpp", "playwright"}  # not on conda-forge; pip brings them
 
 REQUIRED = {
     canonicalize_name(requirement.name): requirement.specifier

@@ -2,8 +2,18 @@
 
     intervals.py     rates, paired differences and AUC with their uncertainty
     candidates.py    the traces of rows: which are the model's own; the frame analysis starts from
+    selfscores.py    scores that need no judge: how many drafts agree on the answer
+    scored_sources.py  the frame that thresholds are tuned on: candidates of runs, or a file of scored rows
+    diagnosis.py     a judge's noise and biases, how far it is fooled, weights for a panel
     distillation.py  funnel, acceptance, accuracy, types, scores, the judge's agreement with the verdict
     cost.py          calls, tokens, money and latency
+    benchmark.py     models on the same problems: accuracy, pass@k, differences, cost, disagreements
+    tuning.py        thresholds for a stated precision, with a certificate (certificate.py, paths.py,
+                     calibration.py, agreement.py)
+    cycles.py        self-improvement: challenger against champion, format and reasoning, families, findings
+    alarms.py        its alarms: collapse, reward hacking, judge drift, ceiling
+    strategies.py    ways to make problems compared (with diversity.py, difficulty.py, kernels.py)
+    mixes.py         the mix of them that reaches a target at the least cost
     conclusions.py   findings in sentences, and examples to look at
     figures.py       one figure for each of these frames
     views.py         trace cards and readable tables as HTML
@@ -21,20 +31,36 @@ _PUBLIC = {
         "pass_at_k", "wilson_interval",
     ],
     "candidates": ["candidates_frame"],
+    "scored_sources": ["scored_frame"],
+    "selfscores": ["self_consistency"],
     "distillation": [
         "acceptance_by_iteration", "accuracy_comparison", "by_type", "funnel", "judge_agreement",
     ],
     "cost": ["throughput"],
+    "benchmark": ["BenchmarkReport"],
+    "cycles": [
+        "Comparison", "compare", "cycle_findings", "cycles_frame", "dev_measures", "family_gains",
+        "gain_parts", "generation_measures", "score_summary",
+    ],
+    "alarms": ["Alarm"],
     "conclusions": ["examples", "findings", "outcome"],
+    "diagnosis": ["JudgeDiagnosis", "judge_scores", "panel_weights"],
+    "tuning": ["ThresholdReport", "tune_thresholds"],
+    "threshold_tables": ["threshold_grid"],
+    "certificate": ["simulate_thresholds"],
+    "paths": ["Path"],
+    "strategies": ["StrategyComparison", "compared_texts", "strategy_funnel"],
+    "kernels": ["given_kernel", "tfidf_kernel"],
+    "mixes": ["Recommendation", "recommend"],
     "views": ["readable", "trace_cards"],
 }  # fmt: skip
 _HOME = {name: module for module, names in _PUBLIC.items() for name in names}
-__all__ = sorted([*_HOME, "figures"])
+__all__ = sorted([*_HOME, "alarms", "figures"])
 
 
 def __getattr__(name: str):
-    if name == "figures":
-        return importlib.import_module("cotkit.analysis.figures")
+    if name in ("alarms", "figures"):
+        return importlib.import_module(f"cotkit.analysis.{name}")
     if name in _HOME:
         value = getattr(importlib.import_module(f"cotkit.analysis.{_HOME[name]}"), name)
         globals()[name] = value

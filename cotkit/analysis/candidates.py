@@ -23,7 +23,7 @@ COLUMNS = {
     "saw_reference": "boolean", "leaks": "int64", "judge": "object", "judge_failed": "boolean",
     "score_mean": "float64", "trace_characters": "int64", "prompt_tokens": "Int64",
     "completion_tokens": "Int64", "cost_usd": "float64", "latency_s": "float64", "cached": "boolean",
-    "model": "object", "served_model": "object", "endpoint": "object",
+    "model": "object", "served_model": "object", "endpoint": "object", "mean_logprob": "float64",
 }  # fmt: skip
 _OF_CANDIDATE = (
     "stage", "iteration", "sample_index", "parent", "answer", "accepted", "truncated", "saw_reference",
@@ -75,7 +75,7 @@ def candidates_frame(rows: Iterable[Row]) -> pandas.DataFrame:
 
     `correct` is True, False or NA (undecided); tokens, cost and latency are NA where nobody counted them;
     `score_mean` and one `score_<dimension>` a dimension lie on 0..1 and are NA where the trace was not judged
-    or the judge failed (`judge_failed`).
+    or the judge failed (`judge_failed`); `mean_logprob` is there where the run asked for logprobs.
     """
     import pandas
 
@@ -109,7 +109,7 @@ def _line(row: Row, number: int) -> dict[str, Any]:
         line[name] = getattr(c, name)
     for name in ("prompt_tokens", "completion_tokens", "cost_usd"):
         line[name] = usage.get(name)
-    for name in ("latency_s", "cached", "model", "served_model", "endpoint"):
+    for name in ("latency_s", "cached", "model", "served_model", "endpoint", "mean_logprob"):
         line[name] = c.call.get(name)
     if c.judgement and c.judgement.scores:
         line |= {f"score_{name}": value for name, value in c.judgement.scores.items()}

@@ -47,7 +47,7 @@ def local_model(
     parallel: int | None = None,
     ctx: int | None = None,
     threads: int | None = None,
-    lora: str | os.PathLike | None = None,
+    adapter: str | os.PathLike | None = None,
     offline: bool = False,
     say: weights.Say = print,
     **chat_options,
@@ -58,7 +58,8 @@ def local_model(
         had, smollm2-135m with a notice.
     parallel, ctx: calls in flight, and tokens each may use (prompt and answer); None = the model's own.
     threads: None = the cores this process may use, at most 8.
-    lora: a llama.cpp LoRA adapter (GGUF) to put on the weights.
+    adapter: a LoRA file of llama.cpp to put on the weights (`cotkit.train.to_llama_adapter`). Its hash is in
+        the model's name, so rows, run folders and the response cache tell one training from the next.
     offline: never touch the network.
     say: takes the progress lines of a download.
     chat_options: ChatModel's own options (temperature, max_tokens, ...).
@@ -69,7 +70,7 @@ def local_model(
     from cotkit.chat.model import ChatModel
 
     model = weights.find_model(DEFAULT if name == "auto" else name)
-    settings = _settings(model, parallel, ctx, threads, lora)
+    settings = _settings(model, parallel, ctx, threads, adapter)
     options = _chat_options(ChatModel, model, settings, chat_options)
     try:
         file = weights.path(model.name, fetch=not offline, say=say)
@@ -77,7 +78,7 @@ def local_model(
         if name != "auto":
             raise
         say(f"{error}\nUsing {FALL_BACK}, a much weaker model, instead.")
-        given = {"parallel": parallel, "ctx": ctx, "threads": threads, "lora": lora, "offline": offline}
+        given = {"parallel": parallel, "ctx": ctx, "threads": threads, "adapter": adapter, "offline": offline}
         return local_model(FALL_BACK, say=say, **given, **chat_options)
     place = ServerFolder(_servers() / _folder_name(model, settings))
     settings["weights"] = str(file)
@@ -108,7 +109,7 @@ def _settings(
     parallel: int | None,
     ctx: int | None,
     threads: int | None,
-    lora: str | os.PathLike | None,
+    adapter: str | os.PathLike | None,
 ) -> dict:
     """What the server is told, all defaults filled in; ValueError and ImportError before anything starts."""
     settings = {
@@ -119,12 +120,15 @@ def _settings(
     for option, least in (("parallel", 1), ("ctx", 128), ("threads", 1)):
         if type(settings[option]) is not int or settings[option] < least:
             raise ValueError(f"{option} must be a whole number, at least {least}: got {settings[option]!r}")
-    settings |= {"name": model.name, "lora": None, "lora_sha256": None}
-    if lora is not None:
-        adapter = Path(lora).expanduser().resolve()
-        if not adapter.is_file():
-            raise ValueError(f"lora: there is no file {adapter}")
-        settings |= {"lora": str(adapter), "lora_sha256": hashlib.sha256(adapter.read_bytes()).hexdigest()}
+    settings |= {"name": model.name, "adapter": None, "adapter_sha256": None}
+    if adapter is not None:
+        file = Path(adapter).expanduser().resolve()
+        if not file.is_file():
+            raise ValueError(f"adapter: there is no file {file}")
+        content = file.read_bytes()
+        if content[:4] != b"GGUF":
+            raise ValueError(f"adapter: {file} is no GGUF file; cotkit.train.to_llama_adapter() writes one")
+        settings |= {"adapter": str(file), "adapter_sha256": hashlib.sha256(content).hexdigest()}
     try:
         settings["runtime"] = importlib.metadata.version("xllamacpp")
     except importlib.metadata.PackageNotFoundError:
@@ -137,8 +141,8 @@ def _settings(
 def _chat_options(chat_model: type, model: weights.EmbeddedModel, settings: dict, chosen: dict) -> dict:
     """The options of the ChatModel; a wrong one raises here, before anything is fetched."""
     served = model.name
-    if settings["lora"]:  # another model than the bare one: in rows, and in the key of the response cache
-        served += f"+{Path(settings['lora']).stem}-{settings['lora_sha256'][:8]}"
+    if settings["adapter"]:  # another model than the bare one: in rows, and in the key of the response cache
+        served += f"+{Path(settings['adapter']).stem}-{settings['adapter_sha256'][:12]}"
     defaults = {"max_tokens": model.max_tokens, "timeout": TIMEOUT_S, "max_retries": 2}
     defaults["max_concurrency"] = settings["parallel"]
     fixed = {"api_key_env": KEY_VARIABLE, "endpoint_name": "embedded", "price": (0, 0), "supports_n": False}

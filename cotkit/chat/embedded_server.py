@@ -118,8 +118,8 @@ def start_server(settings: dict, key: str):
     params = xllamacpp.CommonParams()
     params.model.path = settings["weights"]
     params.model_alias = {settings["name"]}
-    if settings["lora"]:
-        params.lora_adapters = [xllamacpp.CommonAdapterLoraInfo(settings["lora"], 1.0)]
+    if settings["adapter"]:
+        params.lora_adapters = [xllamacpp.CommonAdapterLoraInfo(settings["adapter"], 1.0)]
     params.port = 0
     params.api_keys = [key]
     params.n_parallel = settings["parallel"]

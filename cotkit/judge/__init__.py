@@ -1,7 +1,9 @@
 """Scoring a trace by a model, a reward function or a program."""
 
 from cotkit.judge.base import Judge
-from cotkit.judge.llm import LLMJudge
+from cotkit.judge.confidence import ConfidenceJudge
+from cotkit.judge.llm import LLMJudge, nonce
+from cotkit.judge.model_verifier import ModelVerifier
 from cotkit.judge.panel import JudgePanel
 from cotkit.judge.reward import RewardModelJudge
 from cotkit.judge.steps import StepJudge
@@ -9,12 +11,15 @@ from cotkit.judge.thresholds import Thresholds
 from cotkit.records import Dimension, Judgement
 
 __all__ = [
+    "ConfidenceJudge",
     "Dimension",
     "Judge",
     "JudgePanel",
     "Judgement",
     "LLMJudge",
+    "ModelVerifier",
     "RewardModelJudge",
     "StepJudge",
     "Thresholds",
+    "nonce",
 ]

@@ -6,8 +6,9 @@ than half of ALL judges answered; else there are no scores. Each judge's own jud
 
 from __future__ import annotations
 
+import math
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from cotkit import aio
@@ -15,21 +16,29 @@ from cotkit.judge.base import Judge
 from cotkit.problems import Problem
 from cotkit.records import Judgement
 
-COMBINE = {"median": statistics.median, "min": min, "mean": statistics.fmean}
+COMBINE = {
+    "median": statistics.median,
+    "majority": statistics.median_low,  # what more than half of the judges reach, wherever a threshold lies
+    "min": min,
+    "mean": statistics.fmean,
+}
 
 
 class JudgePanel(Judge):
-    """Combines judges by `rule`: "median" (odd one out has no say), "min" (all must agree), "mean".
+    """Combines judges by `rule`: "median" (the odd one out has no say), "majority" (more than half must reach
+    a threshold), "min" (all must), "mean".
 
-    Raises ValueError for another rule, fewer than two judges, two of one name, or judges whose scores lie in
-    different ranges; TypeError for what is no judge.
+    `weights`: {judge's name: weight}, for the mean; `analysis.panel_weights` learns them from verdicts.
+    Raises ValueError for another rule, weights that are not one number of at least 0 a judge, fewer than two
+    judges, two of one name, or judges whose scores lie in different ranges; TypeError for what is no judge.
     """
 
     def __init__(
         self,
         judges: Iterable[Judge],
-        rule: Literal["median", "min", "mean"] = "median",
+        rule: Literal["median", "majority", "min", "mean"] = "median",
         *,
+        weights: Mapping[str, float] | None = None,
         name: str = "panel",
     ):
         self.judges, self.rule = list(judges), rule
@@ -45,6 +54,7 @@ class JudgePanel(Judge):
             raise ValueError(
                 f"two judges share a name in {[j.name for j in self.judges]}: give each a name=..."
             )
+        self.weights = None if weights is None else self._checked(weights)
         ranges = {judge.score_range for judge in self.judges}
         if len(ranges) > 1:
             raise ValueError(
@@ -57,13 +67,24 @@ class JudgePanel(Judge):
         super().__init__(name, names, ranges.pop())
         self.calls_model = any(judge.calls_model for judge in self.judges)
 
+    def _checked(self, weights: Mapping[str, float]) -> dict[str, float]:
+        names = [judge.name for judge in self.judges]
+        if self.rule != "mean":
+            raise ValueError(f"weights belong to rule='mean', not to {self.rule!r}")
+        if set(weights) != set(names):
+            raise ValueError(f"weights must name every judge ({', '.join(names)}), got {sorted(weights)}")
+        if not all(math.isfinite(w) and w >= 0 for w in weights.values()) or not any(weights.values()):
+            raise ValueError(f"weights must be numbers of at least 0, not all 0, got {dict(weights)}")
+        return {name: float(weights[name]) for name in names}
+
     @property
     def models(self) -> list[Any]:
         return [model for judge in self.judges for model in judge.models]
 
     def describe(self) -> dict[str, Any]:
         judges = [judge.describe() for judge in self.judges]
-        return {"judge": "JudgePanel", "name": self.name, "rule": self.rule, "judges": judges}
+        known = {"judge": "JudgePanel", "name": self.name, "rule": self.rule, "judges": judges}
+        return known | ({"weights": self.weights} if self.weights else {})
 
     async def ajudge(self, problem: Problem, trace: str, *, ledger: object = None) -> Judgement:
         asked = [judge.ajudge(problem, trace, ledger=ledger) for judge in self.judges]
@@ -74,23 +95,37 @@ class JudgePanel(Judge):
                 judge.name: answer.model_dump() for judge, answer in zip(self.judges, answers, strict=True)
             },
         }
-        given = [answer for answer in answers if answer.scores is not None]
+        given = {
+            judge.name: answer
+            for judge, answer in zip(self.judges, answers, strict=True)
+            if answer.scores is not None
+        }
         failures = "; ".join(f"{a.judge}: {a.error}" for a in answers if a.scores is None)
         if len(given) * 2 <= len(answers):
             return self._failed(f"{len(given)} of {len(answers)} judges answered: {failures}", **known)
         scores = self._combined(given)
         if not scores:
             return self._failed(f"no dimension has scores from most of its judges: {failures}", **known)
-        feedback = "\n".join(f"{answer.judge}: {answer.feedback}" for answer in given if answer.feedback)
+        feedback = "\n".join(
+            f"{name}: {answer.feedback}" for name, answer in given.items() if answer.feedback
+        )
         return Judgement(scores=scores, feedback=feedback, judge=self.name, **known)
 
-    def _combined(self, given: list[Judgement]) -> dict[str, float]:
-        by_name: dict[str, list[float]] = {}
-        for answer in given:
-            for name, score in answer.scores.items():
-                by_name.setdefault(name, []).append(score)
-        meant = {n: sum(n in (judge.dimension_names or ()) for judge in self.judges) for n in by_name}
-        return {n: float(COMBINE[self.rule](s)) for n, s in by_name.items() if len(s) * 2 > meant[n]}
+    def _combined(self, given: Mapping[str, Judgement]) -> dict[str, float]:
+        by_dimension: dict[str, dict[str, float]] = {}  # the judges' scores
+        for judge, answer in given.items():
+            for dimension, score in answer.scores.items():
+                by_dimension.setdefault(dimension, {})[judge] = score
+        meant = {d: sum(d in (judge.dimension_names or ()) for judge in self.judges) for d in by_dimension}
+        combined = {d: self._one(scores) for d, scores in by_dimension.items() if len(scores) * 2 > meant[d]}
+        return {dimension: score for dimension, score in combined.items() if score is not None}
+
+    def _one(self, scores: Mapping[str, float]) -> float | None:
+        """One score of several judges; None where only judges without weight gave one."""
+        if self.weights is None:
+            return float(COMBINE[self.rule](scores.values()))
+        weights = [self.weights[judge] for judge in scores]
+        return statistics.fmean(scores.values(), weights) if any(weights) else None
 
     async def aclose(self) -> None:
         for judge in self.judges:

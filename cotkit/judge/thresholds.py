@@ -2,6 +2,7 @@
 
     0.7                          every dimension must reach 0.7 (rule="mean": their mean must)
     {"correctness": 0.8, ...}    each named dimension must; dimensions that are not named are free
+    "thresholds.json"            what `tune_thresholds` found, with its rule, for the judge it was tuned on
     None                         scores are recorded and decide nothing
 
 A threshold is reached at equality; differences below 1e-9 do not count, so that a mean of 0.7 in floating
@@ -11,29 +12,40 @@ point is 0.7.
 from __future__ import annotations
 
 import difflib
+import json
 import math
 import numbers
+import os
+import pathlib
+import statistics
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 Rule = Literal["all", "mean"]
+TUNED_RULES = ("all", "any", "mean", "min", "median", "logistic")  # what a thresholds.json may name
 
 TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Made by `Thresholds.parse`. `limit` is a float for all dimensions, a dict by dimension, or None."""
+    """Made by `parse` or `for_judge`. `limit` is a float for all dimensions, a dict by dimension, or None.
+    Of a thresholds.json, `dimension_names` are those it was tuned on, `weights` and `intercept` the learned
+    ones of rule "logistic", and `certificate` what is recorded about it."""
 
     limit: float | dict[str, float] | None
     dimension_names: tuple[str, ...] | None = None
-    rule: Rule = "all"
+    rule: str = "all"
+    weights: dict[str, float] | None = None
+    intercept: float = 0.0
+    certificate: dict[str, Any] | None = None
 
     @classmethod
     def parse(
         cls,
-        score_threshold: float | Mapping[str, float] | None,
+        score_threshold: float | Mapping[str, Any] | str | os.PathLike[str] | None,
         dimension_names: Iterable[str] | None = None,
         rule: Rule = "all",
         score_range: tuple[float, float] | Literal["auto"] | None = "auto",
@@ -51,6 +63,8 @@ class Thresholds:
             score_range = None if names is None else (0.0, 1.0)
         if rule not in ("all", "mean"):
             raise ValueError(f"unknown rule {rule!r}: use 'all' (every dimension) or 'mean'")
+        if _is_tuned(score_threshold):
+            raise ValueError("a thresholds.json holds for the judge it was tuned on: there is no judge here")
         if score_threshold is None:
             return cls(None, names, rule)
         if not isinstance(score_threshold, Mapping):
@@ -70,10 +84,42 @@ class Thresholds:
 
     @classmethod
     def for_judge(
-        cls, score_threshold: float | Mapping[str, float] | None, judge: Any, rule: Rule = "all"
+        cls,
+        score_threshold: float | Mapping[str, Any] | str | os.PathLike[str] | None,
+        judge: Any,
+        rule: Rule = "all",
+        *,
+        max_iterations: int = 0,
+        num_generations: int = 1,
     ) -> Thresholds:
-        """`parse` with the dimensions and the range of a judge."""
-        return cls.parse(score_threshold, judge.dimension_names, rule, getattr(judge, "score_range", "auto"))
+        """`parse` with the dimensions and the range of a judge; also takes the path of a thresholds.json, or
+        what is in it.
+
+        A file that was tuned on another judge (its prompt, model, dimensions) is refused: ValueError. A file
+        without a certificate, one that does not say which judge it is for, and one for first drafts where
+        `max_iterations` rewrites them or the best of `num_generations` is taken, warns; `describe()` records
+        the warnings.
+        """
+        names, score_range = judge.dimension_names, getattr(judge, "score_range", "auto")
+        if not _is_tuned(score_threshold):
+            return cls.parse(score_threshold, names, rule, score_range)
+        tuned, source = _read(score_threshold)
+        _check_judge(tuned, judge, source)
+        if rule not in ("all", tuned["rule"]):
+            raise ValueError(f"{source} was tuned for rule={tuned['rule']!r}: leave rule={rule!r} out")
+        over = tuple(tuned["dimensions"])
+        if names is not None:
+            _check_names(dict.fromkeys(over), tuple(names))
+        limits = tuned["thresholds"]
+        for name, value in limits.items() if isinstance(limits, dict) else [("thresholds", limits)]:
+            _number(value, f"{source}: {name}", None if tuned["rule"] == "logistic" else score_range)
+        doubts = _doubts(tuned, max_iterations, num_generations)
+        for doubt in doubts:
+            warnings.warn(f"{source}: {doubt}", stacklevel=2)
+        recorded = ("certified", "target_precision", "delta", "p_value", "n", "data_hash", "valid_for")
+        certificate = {name: tuned.get(name) for name in recorded} | {"warnings": doubts}
+        weights, intercept = tuned.get("weights"), tuned.get("intercept", 0.0)
+        return cls(limits, over, tuned["rule"], weights, intercept, certificate)
 
     def met(self, scores: Mapping[str, float] | None) -> bool | None:
         """Whether scores reach the thresholds; None where that cannot be said (the judge failed, or left out
@@ -98,30 +144,112 @@ class Thresholds:
         )
 
     def describe(self) -> dict[str, Any]:
-        return {"score_threshold": self.limit, "rule": self.rule}
+        known = {"score_threshold": self.limit, "rule": self.rule}
+        if self.weights:
+            known |= {"weights": self.weights, "intercept": self.intercept}
+        return known | ({"certificate": self.certificate} if self.certificate else {})
 
     def _complete(self, scores: Mapping[str, float] | None) -> bool:
         if not scores or not all(_finite(score) for score in scores.values()):
             return False
-        if isinstance(self.limit, dict):
+        if isinstance(self.limit, dict) and self.rule == "all":
             if self.dimension_names is None:
                 _check_names(self.limit, tuple(scores))
             return all(name in scores for name in self.limit)
         return all(name in scores for name in self.dimension_names or ())
 
     def _short(self, scores: Mapping[str, float]) -> dict[str, tuple[float, float]]:
-        if self.rule == "mean":
-            needed = {"mean": self.limit}
-            scores = {"mean": sum(scores.values()) / len(scores)}
+        if self.rule in ("mean", "median", "logistic"):
+            needed = {self.rule: self.limit}
+            scores = {self.rule: self._combined([scores[n] for n in self.dimension_names or scores])}
         elif isinstance(self.limit, dict):
             needed = self.limit
         else:
             needed = dict.fromkeys(scores, self.limit)
-        return {
+        short = {
             name: (scores[name], limit)
             for name, limit in needed.items()
             if name in scores and not scores[name] >= limit - TOLERANCE
         }
+        return {} if self.rule == "any" and len(short) < len(needed) else short
+
+    def _combined(self, scores: list[float]) -> float:
+        if self.rule == "logistic":
+            total = self.intercept + sum(
+                self.weights[name] * score for name, score in zip(self.dimension_names, scores, strict=True)
+            )
+            return 1 / (1 + math.exp(-max(total, -700.0)))
+        return statistics.median(scores) if self.rule == "median" else sum(scores) / len(scores)
+
+
+def _is_tuned(given: Any) -> bool:
+    if isinstance(given, Mapping):
+        return {"thresholds", "schema_version"} <= given.keys()
+    return isinstance(given, os.PathLike) or (isinstance(given, str) and given.endswith(".json"))
+
+
+def _read(given: Any) -> tuple[dict[str, Any], str]:
+    """What a thresholds.json holds, and its name. Raises ValueError for a file that is none, or that found
+    no threshold."""
+    source = "score_threshold" if isinstance(given, Mapping) else str(given)
+    if not isinstance(given, Mapping):
+        try:
+            given = json.loads(pathlib.Path(given).expanduser().read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise ValueError(
+                f"score_threshold={source!r} must be a number, a dict or a thresholds.json: {error}"
+            ) from None
+    if not isinstance(given, Mapping) or not {"rule", "dimensions", "thresholds", "judge"} <= given.keys():
+        raise ValueError(f"{source} is not what tune_thresholds(...).save() writes")
+    if given["rule"] not in TUNED_RULES:
+        raise ValueError(f"{source} names the rule {given['rule']!r}; known: {', '.join(TUNED_RULES)}")
+    if given["thresholds"] is None:
+        raise ValueError(f"{source} holds no threshold: {given.get('reason')}")
+    return dict(given), source
+
+
+def _check_judge(tuned: Mapping[str, Any], judge: Any, source: str) -> None:
+    """Refuses a judge that is not the one of the file. The address of a model does not count."""
+    before, now = _identity(tuned["judge"].get("description")), _identity(judge.describe())
+    names = tuned["judge"].get("names") or []
+    if before is not None:
+        differ = [key for key in sorted({*before, *now}) if before.get(key) != now.get(key)]
+    else:
+        differ = ["name"] if names and judge.name not in names else []
+    if differ:
+        raise ValueError(
+            f"{source} was tuned on the judge {', '.join(names)}, this one is {judge.name}; they differ in "
+            f"{', '.join(differ)}. Tune thresholds on scores of this judge."
+        )
+
+
+def _identity(description: Any) -> Any:
+    """A judge's description as JSON holds it, without the addresses of models."""
+    if isinstance(description, Mapping):
+        return {key: _identity(value) for key, value in description.items() if key != "endpoint"}
+    return [_identity(one) for one in description] if isinstance(description, (list, tuple)) else description
+
+
+def _doubts(tuned: Mapping[str, Any], max_iterations: int, num_generations: int) -> list[str]:
+    valid = tuned.get("valid_for") or {}
+    iterations = valid.get("iteration") or [0]
+    found = []
+    if not tuned.get("certified"):
+        found.append(f"no certificate stands behind it ({tuned.get('reason')})")
+    if tuned["judge"].get("description") is None:
+        found.append("it does not record the judge's prompt, so a change of the judge cannot be noticed")
+    if max_iterations > max(iterations):
+        found.append(
+            f"it was tuned on iteration {', '.join(map(str, iterations))}, but this run refines up to "
+            f"{max_iterations} times: traces rewritten to please the judge reach the threshold more often "
+            "than they are right"
+        )
+    if num_generations > 1:
+        found.append(
+            f"it holds for traces as drawn; the best scored of {num_generations} is right less often than "
+            "its score says, unless a verdict decides"
+        )
+    return found
 
 
 def _finite(score: Any) -> bool:

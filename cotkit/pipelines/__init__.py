@@ -1,7 +1,43 @@
 """The pipelines: each one file that reads top to bottom."""
 
+from cotkit.pipelines.benchmark import abenchmark, benchmark
+from cotkit.pipelines.compare import acompare_strategies, compare_strategies
+from cotkit.pipelines.cycles import SelfImprovement
+from cotkit.pipelines.diagnose import diagnose_judge
 from cotkit.pipelines.distill import adistill, distill, start_distill
+from cotkit.pipelines.environment import Environment, Step
+from cotkit.pipelines.filters import Filters
 from cotkit.pipelines.progress import status_line
+from cotkit.pipelines.rlmf_config import load_self_improvement
 from cotkit.pipelines.running import RunJob
+from cotkit.pipelines.self_improve import aself_improve, estimate_self_improvement, self_improve
+from cotkit.pipelines.shards import merge_runs
+from cotkit.pipelines.synthesize import asynthesize, start_synthesize, synthesize, synthesized_problems
+from cotkit.pipelines.trainer import Trainer
 
-__all__ = ["RunJob", "adistill", "distill", "start_distill", "status_line"]
+__all__ = [
+    "Environment",
+    "Filters",
+    "RunJob",
+    "SelfImprovement",
+    "Step",
+    "Trainer",
+    "abenchmark",
+    "acompare_strategies",
+    "adistill",
+    "aself_improve",
+    "asynthesize",
+    "benchmark",
+    "compare_strategies",
+    "diagnose_judge",
+    "distill",
+    "estimate_self_improvement",
+    "load_self_improvement",
+    "merge_runs",
+    "self_improve",
+    "start_distill",
+    "start_synthesize",
+    "status_line",
+    "synthesize",
+    "synthesized_problems",
+]

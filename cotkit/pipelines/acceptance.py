@@ -35,6 +35,8 @@ def feedback_on(candidate: Candidate, thresholds: Thresholds, gold: str | None, 
         lines.append("The solution was cut off before it ended. Write a shorter one.")
     elif candidate.answer is None:
         lines.append("No final answer was found. End with: The answer is \\boxed{...}.")
+    elif candidate.verdict.method == "tests" and candidate.verdict.correct is False:
+        lines.append("The program does not pass all of its tests. Read again what is asked.")
     elif candidate.verdict.correct is False:
         lines.append(
             f"The final answer {candidate.answer} is not correct. "
@@ -95,7 +97,8 @@ def decide(row: Row, recipe: Rules) -> None:
 
 def _detail(best: Candidate, reason: str, recipe: Rules) -> str:
     if reason == "wrong_answer":
-        return f"answered {best.answer}: {best.verdict.reason}"
+        code = best.verdict.method == "tests"  # a whole program is no detail
+        return best.verdict.reason if code else f"answered {best.answer}: {best.verdict.reason}"
     if reason == "below_threshold":
         return recipe.thresholds.feedback(best.judgement.scores)
     if reason == "judge_failed":

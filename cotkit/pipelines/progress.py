@@ -31,11 +31,12 @@ class Progress:
         kept: int = 0,
         drops: Counter | None = None,
         models: Sequence[Any] = (),
+        enough: int | None = None,  # kept problems that end the run before `total`
     ):
-        self.name, self.total, self.ledger = name, total, ledger
+        self.name, self.total, self.ledger, self.enough = name, total, ledger, enough
         self._models = [model for model in models if hasattr(model, "stats")]
         self.kept, self.drops = kept, Counter(drops or {})
-        self._before = self.done
+        self._before, self._kept_before = self.done, self.kept
         self._started = time.monotonic()
         self.last_error = ""
         self.stopping: str | None = None  # why no further problem is started
@@ -66,15 +67,24 @@ class Progress:
             "total": self.total,
             "done": self.done,
             "kept": self.kept,
+            "enough": self.enough,
             "drops": dict(self.drops),
             "seconds": seconds,
             "rows_per_minute": 60 * rate if rate else None,
-            "eta_s": (self.total - self.done) / rate if rate else None,
+            "eta_s": self._left() / rate if rate else None,
             "ledger": self.ledger.totals() if self.ledger else {},
             "models": {model.name: model.stats() for model in self._models},
             "last_error": self._last_error(),
             "stopping": self.stopping,
         }
+
+    def _left(self) -> float:
+        """Problems still to come, by the share kept so far where the run ends with enough of them."""
+        left = self.total - self.done
+        if self.enough is None or self.kept == self._kept_before:
+            return left
+        share = (self.kept - self._kept_before) / (self.done - self._before)
+        return min(left, max(0, self.enough - self.kept) / share)
 
     def _last_error(self) -> str:
         """Of a finished row, else of a request that is being tried again."""
@@ -87,7 +97,8 @@ class Progress:
 
 def status_line(now: dict[str, Any]) -> str:
     """`37/300 done, 30 kept, 7 dropped (5 wrong_answer, 2 truncated), 54 rows/min, 5 min left, ...`"""
-    parts = [f"{now['done']}/{now['total']} done, {now['kept']} kept"]
+    wanted = f" of {now['enough']} wanted" if now.get("enough") else ""
+    parts = [f"{now['done']}/{now['total']} done, {now['kept']} kept{wanted}"]
     if dropped := sum(now["drops"].values()):
         why = ", ".join(f"{n} {reason}" for reason, n in Counter(now["drops"]).most_common(4))
         parts.append(f"{dropped} dropped ({why})")

@@ -15,7 +15,7 @@ import importlib.metadata
 import platform
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from cotkit import __version__, aio
 from cotkit.chat import BudgetExceeded, CallLedger, ChatModel, ModelError
@@ -24,6 +24,7 @@ from cotkit.problems import Problem
 from cotkit.records import Row
 from cotkit.runs import Run, RunFolder
 
+T = TypeVar("T")
 Solve = Callable[[int, Problem], Awaitable[Row]]
 REPORT_S = 20.0  # report.json is refreshed this often, so that a killed run has one
 
@@ -42,12 +43,29 @@ class Misconfigured(ValueError):
     """An option that only an answer could prove wrong. Ends the run; rows and paid answers are kept."""
 
 
+class Dropped(Exception):
+    """A row ends here, and why. `retryable`: by a failure that a resumed run may not meet again."""
+
+    def __init__(self, reason: str, detail: str = "", retryable: bool = False):
+        super().__init__(reason, detail)
+        self.reason, self.detail, self.retryable = reason, detail, retryable
+
+
 def new_row(index: int, problem: Problem) -> Row:
     return Row(version=__version__, index=index, **problem.model_dump(exclude={"solution_code"}))
 
 
+async def _nothing() -> None:
+    pass
+
+
 class Work:
-    """A prepared run: folder and ledger are open, nothing has been asked yet."""
+    """A prepared run: folder and ledger are open, nothing has been asked yet.
+
+    Where the problems are still to be made, `problems` are empty places with the ids the rows will have, and
+    `made_from` is what they are made from. `enough`: start no further problem when so many are kept; those in
+    flight are finished. `beside` runs at the same time, and the run ends with it.
+    """
 
     def __init__(
         self,
@@ -64,14 +82,19 @@ class Work:
         time_limit: float | None = None,
         models: Sequence[ChatModel] = (),
         facts: Callable[[], dict[str, Any]] = dict,
+        made_from: Sequence[Problem] | None = None,
+        enough: int | None = None,
+        beside: Callable[[], Awaitable[None]] = _nothing,
     ):
         if time_limit is not None and not (isinstance(time_limit, (int, float)) and time_limit > 0):
             raise ValueError(f"time_limit must be a positive number of seconds, got {time_limit!r}")
         self.problems, self.width, self.time_limit, self._facts = problems, width, time_limit, facts
-        runtime = {**runtime, **made_with(problems)}
+        self._enough, self._beside = enough, beside
+        runtime = {**runtime, **made_with(problems if made_from is None else made_from)}
         self.folder = RunFolder(run, config, runtime=runtime, resume=resume)
         try:
-            self.folder.check_problems(problems)
+            if made_from is None:
+                self.folder.check_problems(problems)
             self.ledger = CallLedger(self.folder.path / "calls.sqlite", use_cache=use_cache, **budgets)
             try:
                 self.ledger.check_prices(*(m for m in models if isinstance(m, ChatModel)))
@@ -81,11 +104,16 @@ class Work:
         except BaseException:
             self.folder.__exit__()
             raise
-        self.folder.begin()
+        if not self.has_enough:
+            self.folder.begin()
         self.solve = solve(self.ledger)
         self._error: Misconfigured | None = None
         name, kept, drops = self.folder.path.name, self.folder.kept, self.folder.reasons
-        self.progress = Progress(name, len(problems), self.ledger, kept, drops, models)
+        self.progress = Progress(name, len(problems), self.ledger, kept, drops, models, enough)
+
+    @property
+    def has_enough(self) -> bool:
+        return self._enough is not None and self.folder.kept >= self._enough
 
     async def go(self) -> Run:
         try:
@@ -98,14 +126,17 @@ class Work:
     async def _go(self) -> None:
         todo = ((i, p) for i, p in enumerate(self.problems) if p.id not in self.folder.done)
         stopped: str | None = "an error ended the run"
-        reporter = asyncio.create_task(self._report_now_and_then())
+        tasks = [asyncio.create_task(self._report_now_and_then())]
         try:
             async with asyncio.timeout(self.time_limit):
+                beside = asyncio.create_task(self._guarded(self._beside()))
+                tasks.append(beside)
                 async with contextlib.aclosing(aio.stream(todo, self._one, self.width)) as rows:
                     async for _, row in rows:
                         if row is not None:
                             self.folder.append(row)
                             self.progress.add(row)
+                await beside
             stopped = self.progress.stopping
             if self._error is not None:
                 raise self._error
@@ -116,22 +147,17 @@ class Work:
             stopped = "interrupted"
             raise
         finally:
-            reporter.cancel()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)  # before the ledger is closed
             self._write_report(stopped)
 
     async def _one(self, item: tuple[int, Problem]) -> Row | None:
         index, problem = item
-        if self.progress.stopping:
+        if self.progress.stopping or self.has_enough:
             return None
         try:
-            return await self.solve(index, problem)
-        except Misconfigured as error:
-            self._error = error
-            self.progress.stop(str(error))
-        except BudgetExceeded as error:
-            self.progress.stop(str(error))
-        except ModelError as error:  # only those that stop a run get this far
-            self.progress.stop(f"{error.kind}: {error}")
+            return await self._guarded(self.solve(index, problem))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - one row's bug must not sink the others
             where = traceback.extract_tb(error.__traceback__)[-1]
             row = new_row(index, problem)
@@ -139,12 +165,23 @@ class Work:
             row.detail = f"{type(error).__name__}: {error} ({where.filename}:{where.lineno})"
             row.errors = [{"stage": "internal", "kind": type(error).__name__, "message": str(error)}]
             return row
+
+    async def _guarded(self, work: Awaitable[T]) -> T | None:
+        """None when it ended by what stops a run: no further problem is started then."""
+        try:
+            return await work
+        except Misconfigured as error:
+            self._error = error
+            self.progress.stop(str(error))
+        except BudgetExceeded as error:
+            self.progress.stop(str(error))
+        except ModelError as error:  # only those that stop a run get this far
+            self.progress.stop(f"{error.kind}: {error}")
         return None
 
     def _write_report(self, stopped: str | None) -> None:
-        self.folder.write_report(
-            len(self.problems), stopped=stopped, ledger=self.ledger.totals(), **self._facts()
-        )
+        given = len(self.folder.done) if self.has_enough else len(self.problems)
+        self.folder.write_report(given, stopped=stopped, ledger=self.ledger.totals(), **self._facts())
 
     async def _report_now_and_then(self) -> None:
         while True:

@@ -34,6 +34,8 @@ _EXPECTED = (
     "LoongBench (question, final_answer, rationale, metadata), or any of "
     "problem/question/prompt with reference/final_answer/answer/solution"
 )
+_NUMBER = re.compile(r"\s*[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?=\s|$)")  # and perhaps a unit
+_WIDEST = 0.01  # of the answer; a wider tolerance accepts wrong answers
 _GSM8K_END = re.compile(r"####\s*[-$\d][\d,.]*\s*\Z")
 # What an earlier run wrote beside a problem is no part of the problem.
 _RESULTS = {
@@ -161,6 +163,22 @@ def _fill_in(values: dict[str, Any], columns: Mapping[str, str]) -> None:
             said = values["metadata"].get(key)
             if values[field] is None and isinstance(said, str) and said.strip():
                 values[field] = said
+        _loongbench_answer(values)
+
+
+def _loongbench_answer(values: dict[str, Any]) -> None:
+    """How a LoongBench answer is compared, where the row says so: a value beside a `unit` is a quantity,
+    right to the digits it shows; `answer_tolerance` is absolute, and believed where it is a small part of it.
+    """
+    said, number = values["metadata"], _NUMBER.match(values["reference"] or "")
+    if number is None:
+        return
+    measured = str(said.get("unit") or "").strip() or "." in number[0]
+    if values["answer_type"] is None and "unit" in said and measured:
+        values["answer_type"] = "quantity"
+    absolute, size = _tolerance(said, "answer_tolerance", []) or 0.0, abs(float(number[0]))
+    if values["tolerance"] is None and 0 < absolute <= _WIDEST * size:
+        values["tolerance"] = absolute / size
 
 
 def _id(row: Mapping, column: str, default: str | None, faults: list[str]) -> str:

@@ -108,7 +108,12 @@ def _validate(table: Table, fields: Mapping[str, str] | None, duplicates: str) -
         more = f"\n  and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else ""
         count = "1 fault" if len(faults) == 1 else f"{len(faults)} faults"
         raise ProblemError(f"{table.name}: {count}, nothing was loaded.{shown}{more}", faults)
-    bare = [place for place, problem in located if problem.reference is None]
+    programs = ("check_code", "tests")  # what checks an answer in place of a reference
+    bare = [
+        place
+        for place, problem in located
+        if problem.reference is None and not any(problem.metadata.get(key) for key in programs)
+    ]
     if 0 < len(bare) < len(located):
         text = f"{len(bare)} of {len(located)} problems have no reference (the first in {bare[0]})"
         warnings.warn(f"{table.name}: {text}: they can be judged, not verified", stacklevel=3)

@@ -8,10 +8,12 @@ record.py       Report: the numbers, tables, figures and findings a notebook sta
 views.py        their HTML; screen.py shows it where the report is made
 page.py         the executed notebook as one self-contained page
 index.py        reports/index.html, the list of runs
+compare.py      two runs of one notebook on one page
 files.py        files written whole or not at all
 session.py      notebook_setup: what a notebook's first cell asks for
 """
 
+from cotkit.report.compare import compare_reports
 from cotkit.report.index import write_index
 from cotkit.report.notebooks import all_notebooks, find_notebook, notebook_name, read_notebook, strip_file
 from cotkit.report.parameters import Parameter, read_parameters
@@ -26,6 +28,7 @@ __all__ = [
     "Report",
     "ReportPaths",
     "all_notebooks",
+    "compare_reports",
     "execute_notebook",
     "find_notebook",
     "notebook_name",

@@ -332,7 +332,7 @@ def _parameter_rows(notebook: Any, record: Mapping[str, Any]) -> list[dict[str, 
     return [
         {
             "name": name,
-            "value": value if isinstance(value, str) else repr(value),
+            "value": views.parameter(value),
             "comment": known.get(name, ""),
             "given": name in record["given"],
         }

@@ -77,6 +77,8 @@ def read_parameters(notebook: Mapping[str, Any], label: str = "the notebook") ->
                 f"{label}: the parameters cell may hold only `name: type = value  # what it is`, not {line!r}"
             )
         default = ast.get_source_segment(source, statement.value) or ""
+        if "\n" in default:  # on one line, without the comments between
+            default = ast.unparse(statement.value)
         lines = range(statement.end_lineno or 0, statement.lineno - 1, -1)
         comment = next((comments[line] for line in lines if line in comments), "")
         found.append(Parameter(target.id, annotation, _kind(annotation), default, comment))

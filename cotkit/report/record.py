@@ -43,7 +43,7 @@ def empty_record() -> dict[str, Any]:
         "seconds": None,
         "error": None,
         "parameters": {},
-        "given": [],  # the parameters that were set
+        "given": [],  # the parameters that were set to something other than their default
         "metrics": [],
         "findings": [],
         "checks": [],
@@ -53,6 +53,31 @@ def empty_record() -> dict[str, Any]:
     }
 
 
+_ENTRIES = {  # what a reader of report.json relies on
+    "metrics": ("name", "value", "unit", "n", "interval", "help"),
+    "findings": ("text",),
+    "checks": ("text", "ok"),
+    "figures": ("caption", "file"),
+}
+
+
+def load_record(path: pathlib.Path) -> dict[str, Any]:
+    """The report.json at `path`. ValueError when there is none, or when it is not a notebook's report."""
+    if not path.is_file():
+        raise ValueError(f"there is no report at {path}")
+    record = read_record(path)
+    try:
+        known = record["schema_version"] == SCHEMA_VERSION and bool(record["title"] or record["notebook"])
+        for kind, keys in _ENTRIES.items():
+            known = known and all(key in entry for entry in record[kind] for key in keys)
+        known = known and isinstance(record["parameters"], dict) and isinstance(record["started"], str)
+    except TypeError:
+        known = False
+    if not known:
+        raise ValueError(f"{path} is not a report of a notebook (a run folder's report.json is none)")
+    return record
+
+
 def read_record(path: pathlib.Path) -> dict[str, Any]:
     """The report.json at `path`; an empty one when there is none, or none that can be read."""
     try:
@@ -60,6 +85,20 @@ def read_record(path: pathlib.Path) -> dict[str, Any]:
     except (OSError, ValueError):
         found = {}
     return {**empty_record(), **(found if isinstance(found, dict) else {})}
+
+
+def _png(figure: Any) -> bytes:
+    """A PNG of at most 256 colours, which is all a chart needs: a third of the bytes in every page."""
+    from PIL import Image
+
+    drawn, packed = io.BytesIO(), io.BytesIO()
+    figure.savefig(drawn, format="png", dpi=100 * FIGURE_SCALE, metadata={"Software": None})
+    picture = Image.open(drawn)
+    if picture.getextrema()[3] != (255, 255):  # a ground one sees through would turn black
+        return drawn.getvalue()
+    few = picture.convert("RGB").quantize(256, dither=Image.Dither.NONE)
+    few.save(packed, "PNG", optimize=True)
+    return packed.getvalue()
 
 
 class Report:
@@ -127,17 +166,16 @@ class Report:
         import matplotlib.pyplot as plt
 
         figure = getattr(figure, "figure", None) or figure
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format="png", dpi=100 * FIGURE_SCALE, metadata={"Software": None})
+        png = _png(figure)
         plt.close(figure)
         taken = {other["file"] for other in self.record["figures"] if other["caption"] != caption}
         name = f"figures/{files.slug(caption)}.png"
         for number in range(2, len(taken) + 2):  # captions that begin alike
             if name in taken:
                 name = f"figures/{files.slug(caption)}-{number}.png"
-        files.write_bytes(self.folder / name, buffer.getvalue())
+        files.write_bytes(self.folder / name, png)
         self._put("figures", {"caption": caption, "file": name}, "caption")
-        show(views.figure(buffer.getvalue(), caption, FIGURE_SCALE), f"[figure: {caption}]")
+        show(views.figure(png, caption, FIGURE_SCALE), f"[figure: {caption}]")
 
     def finding(self, text: str, **values: Any) -> None:
         """State a finding in words. `values` are set into `{names}` of the text, as `str.format` does

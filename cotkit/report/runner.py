@@ -8,6 +8,7 @@ are there to read. A failing cell ends the run, and the page says so at the top.
 from __future__ import annotations
 
 import ast
+import contextlib
 import datetime
 import os
 import pathlib
@@ -19,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cotkit.report import files, notebooks, parameters
-from cotkit.report.index import write_index
+from cotkit.report.index import previous_run, write_index
 from cotkit.report.kernel import Execution
 from cotkit.report.record import read_record
 
@@ -77,14 +78,15 @@ def execute_notebook(
     source = notebooks.read_notebook(path)
     values = _resolve(source, parameters or {}, path)
     name = notebooks.notebook_name(path)
+    defaults = _defaults(source)
     root = notebooks.project_root()
     paths = ReportPaths.of(_claim(pathlib.Path(output or root / "reports"), name, run_name, overwrite))
     facts = {
         "notebook": name,
         "run": paths.folder.name,
         "started": files.now(),
-        "parameters": {**_defaults(source), **values},
-        "given": sorted(values),
+        "parameters": {**defaults, **values},
+        "given": sorted(name for name, value in values.items() if value != defaults.get(name)),
     }
     env = {"COTKIT_REPORT": "1", "COTKIT_REPORT_DIR": str(paths.folder), "COTKIT_ROOT": str(root)}
     execution = Execution(source, paths.ipynb, sys.stderr if progress else None)
@@ -148,13 +150,15 @@ def _claim(output: pathlib.Path, name: str, run_name: str | None, overwrite: boo
             raise ValueError(
                 f"{folder} exists: choose another run name, or overwrite it (overwrite=True, --overwrite)"
             ) from None
-        for old in (*vars(ReportPaths.of(folder)).values(), *folder.glob("figures/*.png")):
+        of_before = (*folder.glob("figures/*.png"), *folder.glob("against-*.html"))
+        for old in (*vars(ReportPaths.of(folder)).values(), *of_before):
             old.unlink(missing_ok=True)
     return folder
 
 
 def _write(paths: ReportPaths, notebook: Any, facts: dict[str, Any]) -> None:
-    """Save the executed notebook, its numbers and its page, and list the run."""
+    """Save the executed notebook, its numbers and its page, compare it with the run before, list it."""
+    from cotkit.report.compare import compare_reports
     from cotkit.report.page import render
 
     kept = notebooks.executed(notebook)
@@ -169,6 +173,9 @@ def _write(paths: ReportPaths, notebook: Any, facts: dict[str, Any]) -> None:
     record = notebooks.scrubbed(files.plain(record))
     files.write_json(paths.json, record)
     files.write_text(paths.html, render(kept, record))
+    if previous := previous_run(paths.folder, record):
+        with contextlib.suppress(ValueError, OSError):  # no comparison is no reason to lose a run
+            compare_reports(previous, paths.folder)
     write_index(paths.folder.parent)
 
 

@@ -38,7 +38,10 @@ def fill(name: str, **values: Any) -> str:
     environment = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
-    environment.filters |= {"duration": duration, "number": number, "when": when}
+    environment.filters |= {
+        "bar": range_bar, "duration": duration, "notes": notes, "number": number,
+        "parameter": parameter, "when": when,
+    }  # fmt: skip
     environment.globals |= {"stylesheet": lambda *names: "\n".join(map(template, names))}
     return environment.from_string(template(name)).render(values)
 
@@ -97,17 +100,22 @@ def interval_words(metric: Mapping[str, Any]) -> str:
     return f"95 % interval {number(low)} to {number(high)}"
 
 
-def _count_words(metric: Mapping[str, Any]) -> str:
-    return "" if metric["n"] is None else f"n = {number(metric['n'])}"
+def notes(metric: Mapping[str, Any]) -> list[str]:
+    """What stands behind a metric's value: ["95 % interval 61 to 83 %", "n = 60"], or less."""
+    count = "" if metric["n"] is None else f"n = {number(metric['n'])}"
+    return [words for words in (interval_words(metric), count) if words]
+
+
+def parameter(value: Any) -> str:
+    """A parameter's value as Python writes it; text that is not empty stands bare."""
+    return value if isinstance(value, str) and value else repr(value)
 
 
 def metric_line(metric: Mapping[str, Any]) -> str:
     """`accepted: 73.5 % (95 % interval 61 to 83 %, n = 60)`."""
-    notes = ", ".join(filter(None, (interval_words(metric), _count_words(metric))))
     unit = f" {metric['unit']}" if metric["unit"] else ""
-    return f"{metric['name']}: {number(metric['value'], metric['unit'])}{unit}" + (
-        f" ({notes})" if notes else ""
-    )
+    behind = f" ({', '.join(notes(metric))})" if notes(metric) else ""
+    return f"{metric['name']}: {number(metric['value'], metric['unit'])}{unit}{behind}"
 
 
 def cards(metrics: Iterable[Mapping[str, Any]]) -> str:
@@ -116,18 +124,17 @@ def cards(metrics: Iterable[Mapping[str, Any]]) -> str:
 
 def _card(metric: Mapping[str, Any]) -> str:
     unit = f' <span class="ck-unit">{escape(metric["unit"])}</span>' if metric["unit"] else ""
-    notes = [words for words in (interval_words(metric), _count_words(metric)) if words]
     return (
         f'<div class="ck-card"><div class="ck-name">{escape(metric["name"])}</div>'
         f'<div class="ck-value">{escape(number(metric["value"], metric["unit"]))}{unit}</div>'
-        f"{_range_bar(metric)}"
-        + "".join(f'<div class="ck-note">{escape(words)}</div>' for words in notes)
+        f"{range_bar(metric)}"
+        + "".join(f'<div class="ck-note">{escape(words)}</div>' for words in notes(metric))
         + (f'<div class="ck-help">{escape(metric["help"])}</div>' if metric["help"] else "")
         + "</div>"
     )
 
 
-def _range_bar(metric: Mapping[str, Any]) -> str:
+def range_bar(metric: Mapping[str, Any]) -> str:
     """A share on 0..1 drawn as a point with its interval; the numbers stand below it."""
     value, interval = metric["value"], metric["interval"]
     shares = [value, *(interval or [])]
@@ -190,12 +197,14 @@ def file_size(size: float) -> str:
 
 
 def figure(png: bytes, caption: str, scale: int) -> str:
+    shown = picture(png, caption, scale)
+    return f'<figure class="ck-figure">{shown}<figcaption>{escape(caption)}</figcaption></figure>'
+
+
+def picture(png: bytes, described: str, scale: int) -> str:
     width = struct.unpack(">I", png[16:20])[0] // scale  # PNG: IHDR is always first
     data = base64.b64encode(png).decode()
-    return (
-        f'<figure class="ck-figure"><img alt="{escape(caption)}" width="{width}" '
-        f'src="data:image/png;base64,{data}"><figcaption>{escape(caption)}</figcaption></figure>'
-    )
+    return f'<img alt="{escape(described)}" width="{width}" src="data:image/png;base64,{data}">'
 
 
 def table(frame: Any, caption: str = "", max_rows: int = 100) -> str:
@@ -220,9 +229,10 @@ def table(frame: Any, caption: str = "", max_rows: int = 100) -> str:
     left_out = len(frame) - len(shown)
     note = f'<p class="ck-note">{left_out:,} more rows are not shown.</p>' if left_out else ""
     title = f"<caption>{escape(caption)}</caption>" if caption else ""
+    look = "ck-table ck-wide" if len(shown.columns) > 8 else "ck-table"
     return (
         f'<div class="ck-scroll" tabindex="0" role="region" aria-label="{escape(caption or "table")}">'
-        f'<table class="ck-table">{title}<thead><tr>{head}</tr></thead>'
+        f'<table class="{look}">{title}<thead><tr>{head}</tr></thead>'
         f"<tbody>{rows}</tbody></table></div>{note}"
     )
 

@@ -1,6 +1,7 @@
-"""The run folder: journal, resume, export."""
+"""The run folder: journal, resume, views, export, labels."""
 
 from cotkit.records import Candidate, Row
+from cotkit.runs.export import ExportReport, export_rows
 from cotkit.runs.folder import (
     Run,
     RunError,
@@ -11,13 +12,17 @@ from cotkit.runs.folder import (
     open_run,
     rows_frame,
 )
-from cotkit.runs.journal import Journal, read_lines, write_lines
+from cotkit.runs.journal import Journal, read_lines, write_json, write_lines
 from cotkit.runs.labels import LABELS, add_label, labels_frame, read_labels
-from cotkit.runs.views import pair_view
+from cotkit.runs.validate import FileProblem, validate_file
+from cotkit.runs.views import Example, label_view, pair_view, sft_view
 
 __all__ = [
     "LABELS",
     "Candidate",
+    "Example",
+    "ExportReport",
+    "FileProblem",
     "Journal",
     "Row",
     "Run",
@@ -26,12 +31,17 @@ __all__ = [
     "add_label",
     "config_differences",
     "counts_line",
+    "export_rows",
     "folder_name",
+    "label_view",
     "labels_frame",
     "open_run",
     "pair_view",
     "read_labels",
     "read_lines",
     "rows_frame",
+    "sft_view",
+    "validate_file",
+    "write_json",
     "write_lines",
 ]

@@ -65,6 +65,9 @@ def _short(value: Any) -> str:
 def _fingerprint(record: dict[str, Any]) -> str:
     """What makes a finished row the row of this problem and no other."""
     key = [record.get(name) for name in ("problem", "reference", "answer_type", "tolerance")]
+    programs = [(record.get("metadata") or {}).get(name) for name in ("tests", "check_code")]
+    if any(program is not None for program in programs):
+        key += programs
     return hashlib.sha256(dump_json(key)).hexdigest()
 
 

@@ -1,1 +1,40 @@
-"""."""
+"""Training on what a run kept: SFT, DPO, DPO+SFT, KTO and GRPO through TRL, and serving the result.
+
+    result = train("sft", "runs/cycle0/sft.jsonl", "smollm2-135m", "runs/cycle0/training")
+    adapter = to_llama_adapter(result.adapter, "runs/cycle0/student.gguf", "smollm2-135m")
+    student = cotkit.local_model("smollm2-135m", adapter=adapter)
+
+`data.py` checks the rows, `bases.py` finds or makes the model to start from, `running.py` runs a training
+that `trainers.py` sets up and `guards.py` watches, `adapters.py` hands the result to a server. All of it
+needs the extra `train`; importing this room loads none of its libraries.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+_HOME = {
+    "EmbeddedTrainer": "trainer",
+    "LoraOptions": "result",
+    "METHODS": "result",
+    "TrainResult": "result",
+    "TrainingDataError": "data",
+    "merge": "adapters",
+    "open_training": "result",
+    "to_llama_adapter": "adapters",
+    "train": "running",
+    "transformers_folder": "bases",
+}
+__all__ = list(_HOME)
+
+
+def __getattr__(name: str):
+    if name not in _HOME:
+        raise AttributeError(f"module 'cotkit.train' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"cotkit.train.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

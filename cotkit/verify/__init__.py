@@ -4,12 +4,13 @@
 reference: the stages are in ladder.py, the decisions of taste in policy.py, the processes in workers.py;
 `answer_key` (answer_keys.py) gives all spellings of one answer one key, for counting votes. `audit` checks
 references and the programs that compute them before a run (audit.py). Programs run in the sandbox (sandbox/).
+What a pipeline asks for a verdict is a `Verifier` (verifiers.py).
 docs/verification.md and docs/sandbox.md explain all of it.
 """
 
 from cotkit.records import Extraction, Verdict
 from cotkit.verify.answer_keys import answer_key
-from cotkit.verify.audit import audit, audit_files
+from cotkit.verify.audit import DAYS, FLOAT_NOISE, audit, audit_files, read_output
 from cotkit.verify.audit_report import AuditReport, Finding, findings_table
 from cotkit.verify.check import acheck_answer, check_answer
 from cotkit.verify.extraction import brace_pairs, extract, extract_answer, reference_answer
@@ -24,19 +25,26 @@ from cotkit.verify.sandbox import (
     run_programs,
     run_python,
 )
+from cotkit.verify.verifiers import AnswerVerifier, CheckVerifier, TestsVerifier, Verifier, has_program
 
 __all__ = [
     "ANSWER_TYPES",
+    "DAYS",
+    "FLOAT_NOISE",
     "FONT_COMMANDS",
     "VULGAR",
     "AnswerPolicy",
+    "AnswerVerifier",
     "AuditReport",
+    "CheckVerifier",
     "Extraction",
     "Finding",
     "Isolation",
     "ProgramResult",
     "SandboxTooWeak",
+    "TestsVerifier",
     "Verdict",
+    "Verifier",
     "acheck_answer",
     "answer_key",
     "arun_python",
@@ -47,7 +55,9 @@ __all__ = [
     "extract",
     "extract_answer",
     "findings_table",
+    "has_program",
     "isolation",
+    "read_output",
     "reference_answer",
     "run_programs",
     "run_python",

@@ -84,6 +84,9 @@ ANSWER_ENDS = re.compile(
 INLINE_MATH = re.compile(r"\$\$([^$]+)\$\$|\$([^$\n]*[^$\s])\$(?!\d)|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.S)
 ANSWER_LINE = re.compile(r"^[ \t]{0,3}A:[ \t]*(\S[^\n]*)$", re.M)
 OPTION_LINE = re.compile(r"^[ \t]{0,3}B:", re.M)
+PLAIN_NUMBER = re.compile(  # what needs no closer look, and most answers are
+    r"[-+]?(?:\d+|\d{1,3}(?:,\d{3})+)(?:\.\d+)?(?:[eE][-+]?\d{1,2}|/[1-9]\d*|%)?"
+)
 NUMBER = re.compile(r"-?(?:\$\s?)?\d[\d,]*(?:\.\d+)?(?:/\d+)?%?")
 
 
@@ -331,7 +334,8 @@ def in_answer_line(text: str) -> Extraction | None:
 
 def in_bare(text: str) -> Extraction | None:
     text = text.strip()
-    return Extraction(answer=text, how="bare") if len(text) <= 60 and is_plain_value(text) else None
+    plain = len(text) <= 60 and (PLAIN_NUMBER.fullmatch(text) or is_plain_value(text))
+    return Extraction(answer=text, how="bare") if plain else None
 
 
 def in_last_number(text: str) -> Extraction | None:

@@ -62,6 +62,7 @@ def brackets(text: str) -> tuple[str, str]:
     return "bare", text
 
 
+@lru_cache(CACHED)
 def split_list(text: str) -> tuple[str, ...]:
     """The pieces between commas, semicolons, "and" and "or" that stand in no bracket; () for nothing."""
     level, found = 0, []
@@ -150,7 +151,11 @@ def same_set(reference: tuple[str, ...], prediction: tuple[str, ...], values: Va
             answer.remove(twin)
     if len(gold) > MOST_UNORDERED:
         return Outcome(None, "items", f"more than {MOST_UNORDERED} items in another order")
-    table = [[values(one, other) for other in answer] for one in gold]
+    table = []
+    for one in gold:
+        table.append([values(one, other) for other in answer])
+        if all(cell.correct is False for cell in table[-1]):  # the other items need not be compared
+            return Outcome(False, "items", "an item has no partner")
     if matched(table, {True}):
         return Outcome(True, "items", "the same items")
     if not matched(table, {True, None}):

@@ -27,6 +27,7 @@ NAN = {"nan", "NaN", "NAN", "\\mathrm{nan}"}
 BASE = re.compile(r"([0-9A-Za-z]+)_\{?(\d{1,2}|two|eight|ten|sixteen)\}?")
 BASES = {"two": 2, "eight": 8, "ten": 10, "sixteen": 16}
 MIXED_DASHED = re.compile(r"\d+ ?- ?\d+/\d+")  # 3-1/2
+BRACKETS = set("([{")  # a container literal has one
 REMARK = re.compile(r"(.*\S) \((?!or\b|and\b|not\b|but\b|mod)([^()]+)\)")
 
 
@@ -51,7 +52,7 @@ class Comparison:
             return Outcome(False, "no_answer", "nothing is left of the answer")
         if self.depth > DEEPEST:
             return Outcome(None, "items", "nested too deeply")
-        if self.answer_type in (None, "dict", "list", "set", "matrix"):
+        if self.answer_type in (None, "dict", "list", "set", "matrix") and not BRACKETS.isdisjoint(raw[0]):
             outcome = literals.compare_literals(*raw, self.order(), self.inner)
             if outcome is not None:
                 return outcome

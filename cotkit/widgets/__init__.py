@@ -3,6 +3,8 @@
     monitor.py      RunMonitor: a run in the background, watched and stopped
     traces.py       TraceBrowser: read a run, filter, compare, label (with trace_set.py, words.py)
     pairs.py        PairInspector: which of two traces is better, asked blind
+    thresholds.py   ThresholdExplorer: move thresholds, see what they would keep
+    strategies.py   StrategyExplorer: what each strategy made of a seed, step by step
     playground.py   ModelPicker, PromptPlayground: see a prompt as it is sent, try it once
     base.py         what all of them are
 
@@ -19,6 +21,8 @@ _HOME = {
     "PairInspector": "pairs",
     "PromptPlayground": "playground",
     "RunMonitor": "monitor",
+    "StrategyExplorer": "strategies",
+    "ThresholdExplorer": "thresholds",
     "TraceBrowser": "traces",
 }
 __all__ = sorted(_HOME)

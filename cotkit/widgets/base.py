@@ -8,7 +8,9 @@ the HTML alone.
 from __future__ import annotations
 
 import html
+import math
 import os
+from collections.abc import Callable
 from typing import Any
 
 STYLE = """<style>
@@ -24,6 +26,9 @@ STYLE = """<style>
 .cotkit-widget table.ck{border-collapse:collapse}
 .cotkit-widget table.ck td,.cotkit-widget table.ck th{padding:2px 12px 2px 0;text-align:left;
   border-bottom:1px solid var(--jp-border-color2,rgba(128,128,128,.35));vertical-align:top}
+.ck-share{display:inline-block;position:relative;width:10em;height:1em;background:rgba(128,128,128,.2)}
+.ck-share i{position:absolute;top:.35em;height:.3em;background:currentColor;opacity:.5}
+.ck-share b{position:absolute;top:0;height:1em;width:3px;margin-left:-1px;background:currentColor}
 </style>"""
 
 
@@ -31,6 +36,7 @@ class Widget:
     """`display(widget)`, or the last line of a cell, shows it."""
 
     _view: Any = None
+    _drawing = False  # while controls are made to follow the state, they ask for nothing
 
     @property
     def view(self) -> Any:
@@ -46,6 +52,10 @@ class Widget:
     def static(self) -> str:
         """HTML of the present state."""
         raise NotImplementedError
+
+    def heed(self, control: Any, action: Callable[[Any], None]) -> None:
+        """Calls `action` with what a person sets `control` to."""
+        control.observe(lambda change: None if self._drawing else action(change["new"]), "value")
 
     def _repr_html_(self) -> str:
         return f'{STYLE}<div class="ck-static">{self.static()}</div>'
@@ -67,6 +77,16 @@ def facts(pairs: dict[str, Any]) -> str:
     """Names and values side by side; what is None is left out."""
     shown = (f"<span>{text(k)} <b>{text(v)}</b></span>" for k, v in pairs.items() if v is not None)
     return f'<div class="ck-facts">{"".join(shown)}</div>'
+
+
+def share_bar(value: float, low: float, high: float) -> str:
+    """A share of 0..1 and its interval, drawn; the same must stand beside it in words. "" for nan."""
+    if math.isnan(low):
+        return ""
+    interval = f"<i style='left:{100 * low:.1f}%;width:{100 * (high - low):.1f}%'></i>"
+    return (
+        f"<span class='ck-share' aria-hidden='true'>{interval}<b style='left:{100 * value:.1f}%'></b></span>"
+    )
 
 
 def button(description: str, action: Any, *, tooltip: str, style: str = "") -> Any:

@@ -42,6 +42,7 @@ def jupyterlab(folder: pathlib.Path, notebooks: pathlib.Path, **environment: str
     quiet.mkdir(parents=True)
     settings = {"fetchNews": "false", "checkForUpdates": False}
     (quiet / "notification.jupyterlab-settings").write_text(json.dumps(settings))
+    (quiet / "themes.jupyterlab-settings").write_text(json.dumps({"adaptive-theme": True}))
     names = {"CONFIG": "cfg", "DATA": "data", "RUNTIME": "rt"}
     env = {**os.environ, **{f"JUPYTER_{name}_DIR": str(folder / place) for name, place in names.items()}}
     env |= {

@@ -146,3 +146,13 @@ def test_the_command_is_light_until_it_works():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.rstrip().endswith("[]"), done.stdout
+
+
+def test_bench_passes_its_options_on(capfd):
+    assert cli.main(["bench", "--help"]) == 0
+    assert "--repeats" in capfd.readouterr().out
+
+
+def test_merge_says_what_does_not_fit(tmp_path, capsys):
+    assert cli.main(["merge", str(tmp_path / "out"), str(tmp_path / "nothing")]) == 2
+    assert "is no run folder" in capsys.readouterr().err

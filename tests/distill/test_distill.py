@@ -641,3 +641,93 @@ def test_a_key_is_found_in_no_file_and_no_output(serve, tmp_path, monkeypatch, c
     for path in tmp_path.rglob("*"):
         if path.is_file():
             assert key.encode() not in path.read_bytes(), path
+
+
+CODE_PROBLEM = {"reference": None, "metadata": {"tests": ["assert f(3) == 9", "assert f(2) == 4"]}}
+CHECK_PROBLEM = {
+    "reference": None,
+    "metadata": {"check_code": "def check(answer):\n    return int(answer) in (7, 13)"},
+}
+
+
+def test_one_run_verifies_answers_check_programs_and_tests(serve, tmp_path):
+    def script(request):
+        n = pid(request)
+        return {1: "\\boxed{2}", 2: "\\boxed{13}", 3: "```python\ndef f(x):\n    return x * x\n```"}[n]
+
+    server = serve(script)
+    items = [problem(1), problem(2, **CHECK_PROBLEM), problem(3, **CODE_PROBLEM)]
+    rows = quiet(items, model(server), run=tmp_path / "r").records()
+    assert [row.best.verdict.method for row in rows] == ["number", "check", "tests"]
+    assert all(row.accepted for row in rows) and server.calls == 3
+    assert rows[2].best.answer.startswith("def f(x)") and rows[2].best.answer_how == "code"
+
+
+def test_a_wrong_program_is_refined_and_dropped_with_its_count(serve, tmp_path):
+    server = serve(lambda r: "```python\ndef f(x):\n    return 4\n```")
+    row = only(quiet([problem(1, **CODE_PROBLEM)], model(server), max_iterations=1, run=tmp_path / "r"))
+    assert row.drop_reason == "wrong_answer" and server.calls == 2
+    assert "1 of 2 tests pass" in row.detail and "9" not in row.candidates[0].feedback
+
+
+def test_a_verifier_of_ones_own_decides(serve, tmp_path):
+    from cotkit.records import Extraction, Verdict
+    from cotkit.verify import Verifier
+
+    seen = []
+
+    class Shortest(Verifier):
+        def describe(self):
+            return {"verifier": "Shortest", "most": 20}
+
+        async def averify(self, problem, text, *, truncated=False, ledger=None):
+            seen.append((truncated, ledger is not None))
+            return Extraction(answer=text, how="all"), Verdict(correct=len(text) <= 20, method="short")
+
+    drafts = ["short \\boxed{9}", "a draft that is far too long"]
+    server = serve(lambda r: Reply(drafts[r.number], finish_reason="length" if r.number else "stop"))
+    item = problem(7, reference=None)
+    options = {"num_generations": 2, "verifier": Shortest(), "run": tmp_path / "r"}
+    run = quiet([item], model(server, max_concurrency=1), **options)
+    row = only(run)
+    assert row.accepted and row.best.verdict.method == "short" and row.best.answer == drafts[0]
+    assert sorted(seen) == [(False, True), (True, True)]
+    assert run.config["verifier"] == {"verifier": "Shortest", "most": 20}
+    with pytest.raises(RunError, match=r"verifier\.verifier: Shortest -> AnswerVerifier"):
+        quiet([problem(7)], model(server), num_generations=2, run=tmp_path / "r")
+
+
+BAD_VERIFIERS = {
+    "with a policy": (
+        {"answer_policy": cotkit.AnswerPolicy()},
+        ValueError,
+        "answer_policy would not be used",
+    ),
+    "with patterns": (
+        {"trace_pattern": "(a)", "solution_pattern": "(b)"},
+        ValueError,
+        "solution_pattern and trace_pattern would not be used",
+    ),
+    "no verifier": ({"verifier": "exact"}, TypeError, "verifier must be a Verifier"),
+}
+
+
+@pytest.mark.parametrize(("options", "error", "message"), BAD_VERIFIERS.values(), ids=BAD_VERIFIERS.keys())
+def test_two_ways_to_verify_are_refused_before_anything_is_asked(serve, tmp_path, options, error, message):
+    server = serve(solve)
+    with pytest.raises(error, match=message):
+        quiet(
+            [problem(1)],
+            model(server),
+            run=tmp_path / "r",
+            **{"verifier": cotkit.AnswerVerifier(), **options},
+        )
+    assert server.calls == 0 and not (tmp_path / "r").exists()
+
+
+@pytest.mark.parametrize("metadata", [{"tests": []}, {"check_code": "def check("}])
+def test_tests_that_cannot_run_are_refused_before_anything_is_asked(serve, tmp_path, metadata):
+    server = serve(solve)
+    with pytest.raises(ValueError, match="problem 'p2', metadata"):
+        quiet([problem(1), problem(2, metadata=metadata)], model(server), run=tmp_path / "r")
+    assert server.calls == 0

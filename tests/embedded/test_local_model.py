@@ -76,7 +76,7 @@ def wait_for_the_end(pid: int) -> None:
         ({"parallel": True}, ValueError, "parallel"),
         ({"ctx": 16}, ValueError, "ctx must be a whole number, at least 128"),
         ({"threads": -1}, ValueError, "threads"),
-        ({"lora": "/no/adapter.gguf"}, ValueError, "there is no file /no/adapter.gguf"),
+        ({"adapter": "/no/adapter.gguf"}, ValueError, "there is no file /no/adapter.gguf"),
         ({"temprature": 0.5}, TypeError, "temprature"),
         ({"temperature": "hot"}, TypeError, "temperature"),
         ({"base_url": "http://elsewhere/v1"}, TypeError, "local_model sets base_url itself"),
@@ -138,9 +138,9 @@ def test_auto_falls_back_to_the_small_model_and_says_so(no_server, capsys):
 
 def test_a_model_with_an_adapter_is_another_model(no_server, tmp_path):
     names = {embedded.local_model("smollm2-135m").model}
-    for content in (b"first training", b"second training"):
+    for content in (b"GGUF first training", b"GGUF second training"):
         (tmp_path / "student.gguf").write_bytes(content)
-        names.add(embedded.local_model("smollm2-135m", lora=tmp_path / "student.gguf").model)
+        names.add(embedded.local_model("smollm2-135m", adapter=tmp_path / "student.gguf").model)
     assert len(names) == 3 and all(name.startswith("smollm2-135m") for name in names)
 
 

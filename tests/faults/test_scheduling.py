@@ -80,9 +80,9 @@ class VirtualJudge(Judge):
 
 
 def distilled(problems, latency, width, folder):
-    from cotkit.pipelines.distill import _work
+    from cotkit.pipelines.distill import prepare
 
-    work = _work(
+    work = prepare(
         problems,
         Generator(latency, width),
         VirtualJudge(latency),

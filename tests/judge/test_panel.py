@@ -30,6 +30,9 @@ def judge(name, reward, **options):
         ("median", [0.2, 0.4], 0.3),
         ("min", [0.1, 0.8, 0.9], 0.1),
         ("mean", [0.1, 0.8, 0.9], 0.6),
+        ("majority", [0.1, 0.8, 0.9], 0.8),
+        ("majority", [0.1, 0.8, 0.9, 1.0], 0.8),  # three of four reach it, two are no majority
+        ("majority", [0.2, 0.4], 0.2),
         ("median", [0.2, 0.8, None], 0.5),  # two of three answered
         ("median", [0.2, None, None], None),  # one of three is no majority of all judges
         ("mean", [0.2, None], None),  # nor is one of two
@@ -109,3 +112,28 @@ def test_panels_that_cannot_work_are_refused():
     described = JudgePanel([StepJudge("a"), judge("b", 1.0)], "min").describe()
     assert described["rule"] == "min" and [j["name"] for j in described["judges"]] == ["a", "b"]
     aio.run(JudgePanel([StepJudge("a"), judge("b", 1.0)]).aclose())
+
+
+def test_weights_count_by_judge_and_those_that_failed_count_for_nothing():
+    judges = [judge("a", 0.2), judge("b", 0.8), judge("c", ValueError("out"))]
+    panel = JudgePanel(judges, "mean", weights={"a": 1, "b": 3, "c": 4})
+    assert panel.judge(PROBLEM, "t").scores == {"overall": pytest.approx(0.65)}
+    assert panel.describe()["weights"] == {"a": 1.0, "b": 3.0, "c": 4.0}
+    assert "weights" not in JudgePanel(judges).describe()  # earlier runs resume
+    silent = JudgePanel(judges, "mean", weights={"a": 0, "b": 0, "c": 1}).judge(PROBLEM, "t")
+    assert silent.scores is None
+
+
+@pytest.mark.parametrize(
+    ("rule", "weights", "words"),
+    [
+        ("median", {"a": 1, "b": 1}, "rule='mean'"),
+        ("mean", {"a": 1}, "every judge"),
+        ("mean", {"a": 1, "b": -1}, "at least 0"),
+        ("mean", {"a": 0, "b": 0}, "not all 0"),
+        ("mean", {"a": 1, "b": float("nan")}, "at least 0"),
+    ],
+)
+def test_weights_that_cannot_be_meant_are_refused(rule, weights, words):
+    with pytest.raises(ValueError, match=words):
+        JudgePanel([judge("a", 0.2), judge("b", 0.8)], rule, weights=weights)

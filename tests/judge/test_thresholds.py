@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import math
+import warnings
 from types import SimpleNamespace
 
 import numpy
 import pytest
 
-from cotkit.judge import Thresholds
+from cotkit.judge import JudgePanel, StepJudge, Thresholds
 
 NAMES = ("correctness", "clarity", "completeness")
 GOOD = {"correctness": 0.9, "clarity": 0.8, "completeness": 0.7}
@@ -142,3 +144,161 @@ def test_shortfalls_are_score_and_need():
         "score_threshold": {"clarity": 0.9},
         "rule": "all",
     }
+
+
+STEPS = StepJudge()
+TUNED = {
+    "schema_version": 1,
+    "rule": "all",
+    "dimensions": ["steps", "consistency"],
+    "thresholds": {"steps": 0.8, "consistency": 0.75},
+    "certified": True,
+    "p_value": 0.02,
+    "target_precision": 0.9,
+    "delta": 0.1,
+    "n": {"rows": 300},
+    "data_hash": "0123456789abcdef",
+    "created": "2026-01-01T00:00:00+00:00",
+    "judge": {"names": ["steps"], "description": json.loads(json.dumps(STEPS.describe()))},
+    "valid_for": {"iteration": [0], "task": "arithmetic"},
+}
+LEARNED = {"weights": {"steps": 4.0, "consistency": 1.0}, "intercept": -3.0}
+
+
+def tuned(**changed):
+    return Thresholds.for_judge({**TUNED, **changed}, STEPS)
+
+
+@pytest.mark.parametrize(
+    ("changed", "scores", "met"),
+    [
+        ({}, {"steps": 0.8, "consistency": 0.75, "form": 0.0}, True),
+        ({}, {"steps": 0.79, "consistency": 1.0, "form": 1.0}, False),
+        ({}, {"steps": 0.9, "form": 1.0}, None),
+        ({"rule": "any"}, {"steps": 0.1, "consistency": 0.75, "form": 0.0}, True),
+        ({"rule": "any"}, {"steps": 0.7, "consistency": 0.7, "form": 1.0}, False),
+        ({"rule": "any", "thresholds": {"steps": 0.8}}, {"steps": 0.9, "form": 1.0}, None),
+        ({"rule": "mean", "thresholds": 0.7}, {"steps": 0.9, "consistency": 0.5, "form": 0.0}, True),
+        ({"rule": "mean", "thresholds": 0.7}, {"steps": 0.8, "consistency": 0.5, "form": 1.0}, False),
+        ({"rule": "median", "thresholds": 0.7}, {"steps": 0.9, "consistency": 0.5, "form": 0.0}, True),
+        ({"rule": "min", "thresholds": {"steps": 0.5, "consistency": 0.5}},
+         {"steps": 0.5, "consistency": 0.4, "form": 1.0}, False),
+        ({"rule": "logistic", "thresholds": 0.7, **LEARNED},
+         {"steps": 0.9, "consistency": 0.3, "form": 0.0}, True),  # 1 / (1 + exp(-0.9)) = 0.71
+        ({"rule": "logistic", "thresholds": 0.72, **LEARNED},
+         {"steps": 0.9, "consistency": 0.3, "form": 0.0}, False),
+    ],
+)  # fmt: skip
+def test_a_tuned_rule_decides_on_the_dimensions_it_was_tuned_on(changed, scores, met):
+    assert tuned(**changed).met(scores) is met
+
+
+def test_a_file_and_what_is_in_it_are_the_same(tmp_path):
+    path = tmp_path / "thresholds.json"
+    path.write_text(json.dumps(TUNED), encoding="utf-8")
+    for given in (path, str(path), TUNED):
+        found = Thresholds.for_judge(given, STEPS)
+        assert found.limit == {"steps": 0.8, "consistency": 0.75} and found == tuned()
+
+
+def test_what_stands_behind_the_thresholds_is_recorded_without_the_day_it_was_written():
+    described = tuned(rule="logistic", thresholds=0.7, **LEARNED).describe()
+    assert described["rule"] == "logistic" and described["weights"] == LEARNED["weights"]
+    known = described["certificate"]
+    assert known["certified"] and known["data_hash"] == TUNED["data_hash"] and known["warnings"] == []
+    assert tuned(created="later").describe() == tuned().describe()
+    json.dumps(described, allow_nan=False)
+
+
+def test_feedback_of_a_tuned_rule_says_what_fell_short():
+    scores = {"steps": 0.5, "consistency": 0.3, "form": 0.0}
+    assert tuned(rule="any").feedback(scores).count("is below") == 2
+    assert tuned(rule="any").feedback(scores | {"steps": 0.9}) == ""
+    learned = tuned(rule="logistic", thresholds=0.7, **LEARNED)
+    assert learned.feedback(scores).startswith("logistic 0.33 is below")
+
+
+@pytest.mark.parametrize(
+    ("judge", "says"),
+    [
+        (StepJudge("other"), "differ in name"),
+        (JudgePanel([StepJudge("a"), StepJudge("b")]), "Tune thresholds on scores of this judge"),
+    ],
+)
+def test_another_judge_is_refused(judge, says):
+    with pytest.raises(ValueError) as refused:
+        Thresholds.for_judge(TUNED, judge)
+    assert says in str(refused.value)
+
+
+def described(**changed):
+    model = {"model": "m", "endpoints": [{"model": "m", "endpoint": "10.0.0.1:8000", "parameters": {}}]}
+    return {"judge": "LLMJudge", "name": "llm:m", "model": model, "prompt": {"hash": "a"}, **changed}
+
+
+def test_another_prompt_is_another_judge_and_another_address_is_not():
+    file = {**TUNED, "judge": {"names": ["llm:m"], "description": described()}}
+    elsewhere = {"model": "m", "endpoints": [{"model": "m", "endpoint": "10.0.0.2", "parameters": {}}]}
+    hot = {"model": "m", "endpoints": [{"model": "m", "endpoint": "x", "parameters": {"temperature": 1}}]}
+
+    def judge(**changed):
+        names = ("steps", "consistency")
+        return SimpleNamespace(
+            name="llm:m", dimension_names=names, score_range=(0.0, 1.0), describe=lambda: described(**changed)
+        )
+
+    assert Thresholds.for_judge(file, judge(model=elsewhere)).limit
+    for changed, key in (({"prompt": {"hash": "b"}}, "prompt"), ({"model": hot}, "model")):
+        with pytest.raises(ValueError, match=f"differ in {key}"):
+            Thresholds.for_judge(file, judge(**changed))
+
+
+@pytest.mark.parametrize(
+    ("changed", "options", "says"),
+    [
+        (
+            {"certified": False, "reason": "not certifiable with n = 60"},
+            {},
+            "no certificate stands behind it",
+        ),
+        ({"judge": {"names": [], "description": None}}, {}, "does not record the judge's prompt"),
+        ({}, {"max_iterations": 2}, "refines up to 2 times"),
+        ({"valid_for": {"iteration": None}}, {"max_iterations": 1}, "refines up to 1 times"),
+        ({}, {"num_generations": 4}, "best scored of 4"),
+    ],
+)
+def test_what_the_certificate_does_not_cover_warns_and_is_recorded(changed, options, says):
+    with pytest.warns(UserWarning, match=says):
+        found = Thresholds.for_judge({**TUNED, **changed}, STEPS, **options)
+    assert [says in warning for warning in found.describe()["certificate"]["warnings"]] == [True]
+
+
+def test_what_the_certificate_covers_does_not_warn():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        everything = {**TUNED, "valid_for": {"iteration": [0, 1, 2]}}
+        Thresholds.for_judge(everything, STEPS, max_iterations=2)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({**TUNED, "thresholds": None, "reason": "too few"}, "holds no threshold: too few"),
+        ({**TUNED, "rule": "vote"}, "'vote'"),
+        ({"schema_version": 1, "thresholds": {}}, "is not what tune_thresholds"),
+        ({**TUNED, "dimensions": ["stepps"]}, "did you mean 'steps'?"),
+        ({**TUNED, "thresholds": {"steps": 8, "consistency": 0.5}}, "stored on 0..1"),
+        ("nowhere/thresholds.json", "No such file"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_refused(given, says):
+    with pytest.raises(ValueError) as refused:
+        Thresholds.for_judge(given, STEPS)
+    assert says in str(refused.value)
+
+
+def test_a_file_brings_its_own_rule_and_needs_a_judge():
+    with pytest.raises(ValueError, match="tuned for rule='all'"):
+        Thresholds.for_judge(TUNED, STEPS, "mean")
+    with pytest.raises(ValueError, match="there is no judge here"):
+        Thresholds.parse("thresholds.json")

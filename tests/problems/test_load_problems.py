@@ -528,6 +528,38 @@ def test_gsm8k_loads(shared_data):
     assert "’" in problems[0].problem
 
 
+LOONG = [  # final_answer, metadata, answer_type, tolerance
+    ("3.4 atm", {"unit": "$\\mathrm{atm}$"}, "quantity", None),
+    ("-1e+02 J", {"unit": "$\\mathrm{J}$"}, "quantity", None),
+    ("0.23 ", {"unit": " "}, "quantity", None),  # a measured number without a unit
+    ("41 ", {"unit": " "}, None, None),  # a count
+    ("1/3 ", {"unit": " "}, None, None),
+    ("$\\frac{8 \\pi}{3}$", {"unit": "s"}, None, None),
+    ("3.4 atm", {}, None, None),  # only the row's own word counts
+    ("-10641.3", {"answer_tolerance": "10"}, None, 10 / 10641.3),
+    ("0.195", {"answer_tolerance": "1"}, None, None),  # wider than the answer: not believed
+    ("120000.0", {"answer_tolerance": "0"}, None, None),
+    ("{'NPV': 5.4}", {"answer_tolerance": "0.1"}, None, None),
+    ("12", {"answer_tolerance": "a bit"}, None, None),
+]
+
+
+@pytest.mark.parametrize(("answer", "said", "answer_type", "tolerance"), LOONG)
+def test_a_loongbench_row_says_how_its_answer_is_compared(answer, said, answer_type, tolerance):
+    row = {"question": "How much?", "final_answer": answer, "rationale": "print(1)", "metadata": said}
+    (problem,) = load_problems([row])
+    assert problem.answer_type == answer_type
+    assert problem.tolerance == (None if tolerance is None else pytest.approx(tolerance))
+
+
+def test_what_a_loongbench_row_says_itself_comes_first():
+    row = {"question": "How much?", "final_answer": "3.4 J", "rationale": "print(1)", "answer_type": "text"}
+    (problem,) = load_problems(
+        [row | {"tolerance": 0.001, "metadata": {"unit": "J", "answer_tolerance": "0.01"}}]
+    )
+    assert (problem.answer_type, problem.tolerance) == ("text", 0.001)
+
+
 @pytest.mark.parametrize(
     ("name", "count", "type_", "licences"),
     [

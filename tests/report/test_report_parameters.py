@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import io
+import json
+import re
+import tokenize
+
 import nbformat
 import pytest
 
-from cotkit.report.parameters import read_parameters, resolve
+from cotkit import cli
+from cotkit.report import all_notebooks, notebook_name
+from cotkit.report.parameters import parameters_cell, read_parameters, resolve
 
 CELL = """
 n: int = 3  # how many
@@ -45,8 +52,20 @@ def test_name_type_default_and_comment_are_read_whatever_the_value_holds():
     assert found["name"].default == '"a = b"'
     assert found["name"].comment == 'text with an = and a # in it: "#"'
     assert (found["judge"].annotation, found["judge"].default) == ("str | None", "None")
-    assert found["weights"].comment == "by dimension"
+    assert (found["weights"].default, found["weights"].comment) == ("{'a': 1.0}", "by dimension")
     assert (found["loose"].annotation, found["loose"].kind) == ("", None)
+
+
+@pytest.mark.parametrize("path", all_notebooks(), ids=lambda path: path.stem)
+def test_the_help_of_every_notebook_is_its_parameters_cell(path, capsys):
+    cell = "".join(parameters_cell(json.loads(path.read_text(encoding="utf-8")))["source"])
+    written = re.findall(r"(?m)^(\w+): (.+?) = ", cell)
+    comments = [token.string.lstrip("# ") for token in tokenize.generate_tokens(io.StringIO(cell).readline)
+                if token.type == tokenize.COMMENT]  # fmt: skip
+    assert cli.main(["run", notebook_name(path), "--help"]) == 0
+    listed = capsys.readouterr().out.partition(f"parameters of {path.name}:\n")[2]
+    assert written and re.findall(r"(?m)^  (\w+): (.+?) = .+\n {6}\S", listed) == written
+    assert re.findall(r"(?m)^ {6}(.+)$", listed) == comments
 
 
 @pytest.mark.parametrize(

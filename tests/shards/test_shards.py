@@ -258,3 +258,21 @@ def test_programs_run_on_an_executor_in_their_order():
     assert [result.answer for result in results] == [str(n**2) for n in range(70)]
     with ProcessPoolExecutor(1) as executor, pytest.raises((TypeError, ValueError)):
         cotkit.run_programs(["print(1)"], executor=executor, timeout=-1)
+
+
+def test_distill_and_benchmark_take_an_executor(serve, tmp_path):
+    server = serve(solve)
+    options = {"max_iterations": 1, "show": "none"}
+    alone = cotkit.distill(problems(9), model(server), cotkit.StepJudge(), run=tmp_path / "one", **options)
+    with ProcessPoolExecutor(2) as executor:
+        many = cotkit.distill(
+            problems(9), model(server), cotkit.StepJudge(), run=tmp_path / "n", executor=executor, shards=3,
+            **options,
+        )  # fmt: skip
+        with pytest.raises(TypeError, match="did you mean 'max_iterations'"):
+            cotkit.distill(problems(9), model(server), executor=executor, max_iteration=1)
+        report = cotkit.benchmark(
+            problems(9), {"m": model(server)}, run=tmp_path / "b", executor=executor, shards=2, show="none"
+        )
+    assert rows(many) == rows(alone)
+    assert report.table["right"].iloc[-1] == 6 and report.table["problems"].iloc[-1] == 9

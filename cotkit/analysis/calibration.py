@@ -1,0 +1,213 @@
+"""What a threshold buys, and what a score is worth as a probability.
+
+`curve` follows a path of thresholds (precision, recall, kept share, false keeps, cost) with bands from a
+bootstrap of problems; the ROC, the precision-recall and the cost figure are all drawn from it. `reliability`
+compares scores with the share that is right: raw, after Platt's and after isotonic calibration, both fitted
+on other problems.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cotkit.analysis.intervals import NAN, Rate, wilson_interval
+
+if TYPE_CHECKING:
+    import pandas
+
+BINS = 10
+SHARES = ("precision", "recall", "kept", "false_kept")
+
+
+def problem_weights(problem: np.ndarray, resamples: int, seed: int) -> Iterator[np.ndarray]:
+    """A weight a row for each resample: how often its problem was drawn. `problem` holds codes from 0."""
+    rng, n = np.random.default_rng(seed), int(problem.max()) + 1
+    for _ in range(resamples):
+        yield np.bincount(rng.integers(0, n, n), minlength=n)[problem]
+
+
+def counts_along(step: np.ndarray, weights: np.ndarray, steps: int) -> np.ndarray:
+    """The weight of the rows kept at each step: `step` is the first that keeps a row."""
+    return np.cumsum(np.bincount(step, weights, minlength=steps + 1))[:steps]
+
+
+def curve(
+    step: np.ndarray,
+    right: np.ndarray,
+    problem: np.ndarray,
+    steps: int,
+    *,
+    costs: tuple[float, float],
+    confidence: float = 0.95,
+    resamples: int = 400,
+    seed: int = 0,
+) -> pandas.DataFrame:
+    """One line a step: kept_n, precision, recall, kept, false_kept (share of the wrong rows that is kept) and
+    cost_per_1000, each with `_low` and `_high`.
+
+    Bands hold point by point. Those of the shares are Wilson's on the effective number of observations, from
+    the variance over resampled problems, kept between the number of problems and of rows behind the share
+    (see `Rate.of_grouped`): a percentile band would be empty where all kept rows are right. Those of the cost
+    are percentiles. `costs`: of a wrong row kept, of a right row lost.
+    """
+    import pandas
+
+    first = np.full(int(problem.max()) + 1, steps)
+    np.minimum.at(first, problem, step)
+    of_right, of_wrong = len(np.unique(problem[right])), len(np.unique(problem[~right]))
+
+    def measured(weights: np.ndarray) -> dict[str, np.ndarray]:
+        kept, hits = counts_along(step, weights, steps), counts_along(step, weights * right, steps)
+        n, good = weights.sum(), (weights * right).sum()
+        with np.errstate(invalid="ignore", divide="ignore"):
+            found = {"precision": hits / kept, "recall": hits / good, "kept": kept / n}
+            found["false_kept"] = (kept - hits) / (n - good)
+            found["cost_per_1000"] = 1000 * (costs[0] * (kept - hits) + costs[1] * (good - hits)) / n
+        return found
+
+    values = measured(np.ones(len(step)))
+    drawn = [measured(weights) for weights in problem_weights(problem, resamples, seed)]
+    kept_rows = counts_along(step, np.ones(len(step)), steps)
+    behind = {  # problems and rows of each share's denominator
+        "precision": (counts_along(first, np.ones(len(first)), steps), kept_rows),
+        "recall": (np.full(steps, of_right), np.full(steps, right.sum())),
+        "kept": (np.full(steps, len(first)), np.full(steps, len(step))),
+        "false_kept": (np.full(steps, of_wrong), np.full(steps, (~right).sum())),
+    }
+    columns = {"step": np.arange(steps), "kept_n": kept_rows.astype(int)}
+    for name, value in values.items():
+        draws = np.array([one[name] for one in drawn])
+        columns[name] = value
+        if name in SHARES:
+            low, high = _bands(value, draws, *behind[name], confidence)
+        else:
+            low, high = np.quantile(draws, [0.5 - confidence / 2, 0.5 + confidence / 2], axis=0)
+        columns[f"{name}_low"], columns[f"{name}_high"] = low, high
+    return pandas.DataFrame(columns)
+
+
+def _bands(
+    value: np.ndarray, draws: np.ndarray, problems: np.ndarray, rows: np.ndarray, confidence: float
+) -> tuple[np.ndarray, np.ndarray]:
+    spread = value * (1 - value)
+    known = (~np.isnan(draws)).sum(axis=0)
+    scale = problems / np.maximum(problems - 1, 1)
+    bounds = np.full((2, len(value)), NAN)
+    for at in np.flatnonzero((rows > 0) & (known > 1)):
+        variance = np.nanvar(draws[:, at]) * scale[at]
+        effective = spread[at] / variance if variance > 0 else 0.0
+        effective = min(max(effective, problems[at]), rows[at])
+        bounds[:, at] = wilson_interval(value[at] * effective, effective, confidence)
+    return bounds[0], bounds[1]
+
+
+def platt(scores: np.ndarray, right: np.ndarray):
+    """A function from scores to probabilities, a logistic curve fitted to smoothed labels.
+
+    Source: Platt (1999), Probabilistic outputs for support vector machines, with its targets
+    (n+ + 1) / (n+ + 2) and 1 / (n- + 2), so that a perfect separation stays finite.
+    """
+    from sklearn.linear_model import LogisticRegression
+
+    ups, downs = int(right.sum()), int((~right).sum())
+    hope = np.where(right, (ups + 1) / (ups + 2), 1 / (downs + 2))
+    centre, spread = scores.mean(), scores.std() or 1.0
+    column = ((scores - centre) / spread)[:, None]
+    both = np.repeat([True, False], len(scores))
+    model = LogisticRegression(C=1e6, solver="newton-cholesky").fit(
+        np.tile(column, (2, 1)), both, np.append(hope, 1 - hope)
+    )
+    return lambda new: model.predict_proba(((np.asarray(new) - centre) / spread)[:, None])[:, 1]
+
+
+def isotonic(scores: np.ndarray, right: np.ndarray):
+    """A function from scores to probabilities, the rising step function nearest to the labels."""
+    from sklearn.isotonic import IsotonicRegression
+
+    return IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(scores, right.astype(float)).predict
+
+
+def brier(predicted: np.ndarray, right: np.ndarray) -> float:
+    """The mean squared distance between prediction and outcome; the base rate p alone scores p (1 - p)."""
+    return float(np.mean((predicted - right) ** 2))
+
+
+def ece(predicted: np.ndarray, right: np.ndarray, bins: int = BINS) -> float:
+    """Expected calibration error over bins of equal count (ties share a bin): how far, on average over rows,
+    a bin's mean prediction is from its share of right rows.
+
+    Source: Naeini, Cooper and Hauskrecht (2015), Obtaining well calibrated probabilities using Bayesian
+    binning, AAAI; equal-count bins as in Nixon et al. (2019), arXiv 1904.01685.
+    """
+    place = _binned(predicted, bins)
+    gaps = np.bincount(place, predicted - right)
+    return float(np.abs(gaps).sum() / len(predicted))
+
+
+def _binned(predicted: np.ndarray, bins: int) -> np.ndarray:
+    edges = np.unique(np.quantile(predicted, np.linspace(0, 1, bins + 1)[1:-1], method="lower"))
+    return np.unique(np.searchsorted(edges, predicted, side="left"), return_inverse=True)[1]
+
+
+def reliability(
+    fit_scores: np.ndarray,
+    fit_right: np.ndarray,
+    scores: np.ndarray,
+    right: np.ndarray,
+    problem: np.ndarray,
+    held_out: bool = True,
+) -> pandas.DataFrame:
+    """One line a calibration ("raw", "platt", "isotonic") and bin, fitted on the first and measured on the
+    other rows: predicted (mean), right with interval, n; brier, ece and base_brier (of the base rate alone)
+    on every line. Without `held_out` rows to measure on there is "raw" alone. Scores beyond 0..1 are no
+    probabilities: "raw" then sets the fitted range to 0..1.
+    """
+    import pandas
+
+    low, high = fit_scores.min(), fit_scores.max()
+    unit = low >= 0 and high <= 1 and scores.min() >= 0 and scores.max() <= 1
+    span = high - low or 1.0
+    ways = {"raw": np.asarray if unit else lambda new: np.clip((new - low) / span, 0, 1)}
+    if held_out:
+        ways |= {"platt": platt(fit_scores, fit_right), "isotonic": isotonic(fit_scores, fit_right)}
+    lines = []
+    for way, calibrated in ways.items():
+        predicted = np.asarray(calibrated(scores), float)
+        place = _binned(predicted, BINS)
+        whole = {"brier": brier(predicted, right), "ece": ece(predicted, right)}
+        whole["base_brier"] = float(right.mean() * (1 - right.mean()))
+        for at in range(place.max() + 1):
+            inside = place == at
+            share = Rate.of_grouped(right[inside], problem[inside])
+            line = {"calibration": way, "bin": at, "predicted": float(predicted[inside].mean())}
+            line |= {"right": share.value, "right_low": share.low, "right_high": share.high, "n": share.n}
+            lines.append(line | whole)
+    return pandas.DataFrame(lines)
+
+
+def length_slope(
+    score: np.ndarray, length: np.ndarray, right: np.ndarray, problem: np.ndarray
+) -> tuple[float, float, float]:
+    """(slope, low, high): how much a score rises when the length doubles, at equal verdict.
+
+    Least squares of the score on log2 of the length and the verdict; the interval is from the variance that
+    allows rows of a problem to be alike (Liang and Zeger 1986, Biometrika 73:13-22). nan where lengths do not
+    differ or fewer than three problems are there.
+    """
+    design = np.column_stack([np.log2(np.maximum(length, 1)), np.ones(len(score)), right.astype(float)])
+    if right.all() or not right.any():
+        design = design[:, :2]
+    problems = int(problem.max()) + 1
+    if problems < 3 or np.ptp(design[:, 0]) == 0:
+        return NAN, NAN, NAN
+    bread = np.linalg.pinv(design.T @ design)
+    found = bread @ design.T @ score
+    scored = design * (score - design @ found)[:, None]
+    sums = np.stack([np.bincount(problem, column, minlength=problems) for column in scored.T])
+    variance = (bread @ (sums @ sums.T) @ bread)[0, 0] * problems / (problems - 1)
+    half = 1.959964 * math.sqrt(max(variance, 0.0))
+    return float(found[0]), float(found[0] - half), float(found[0] + half)

@@ -1,0 +1,254 @@
+"""Self-improvement over cycles: is the challenger better, at what, and how much of it is form.
+
+Everything is compared on the same problems, by their first drafts. A gain is split into what came from giving
+an answer at all (format) and what came from giving the right one (reasoning).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cotkit.analysis.alarms import diversity, first_drafts, score
+from cotkit.analysis.intervals import (
+    NAN,
+    Rate,
+    auc_interval,
+    bootstrap_interval,
+    paired_difference,
+    pass_at_k,
+)
+from cotkit.records import Row
+
+if TYPE_CHECKING:
+    import pandas
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A challenger against the champion on the same `n` problems: both means, their difference with 95 %
+    interval, standard error and exact McNemar p (nan where `measure` is "critics' score": no verdicts).
+    """
+
+    measure: str
+    n: int
+    champion: float
+    challenger: float
+    difference: float
+    low: float
+    high: float
+    p_value: float
+    standard_error: float
+
+    def in_words(self) -> str:
+        if not self.n:
+            return "nothing to compare"
+        p = "" if math.isnan(self.p_value) else f", p = {self.p_value:.2g}"
+        interval = f"95 % interval {100 * self.low:+.1f} to {100 * self.high:+.1f}{p}, n = {self.n}"
+        means = f"{self.measure} {self.champion:.1%} -> {self.challenger:.1%}"
+        return f"{means}: {100 * self.difference:+.1f} points ({interval})"
+
+
+def compare(
+    before: Iterable[Row],
+    now: Iterable[Row],
+    scores_before: Mapping[str, float] | None = None,
+    scores_now: Mapping[str, float] | None = None,
+) -> Comparison:
+    """First drafts by verdict; where none is decided, by score (bootstrap over problems): the hold-out
+    critic's ({id: score}) when given, else the critics' own.
+    """
+    a, b = first_drafts(before), first_drafts(now)
+    ids = [id for id in b if id in a]
+    decided = [id for id in ids if None not in (a[id].verdict.correct, b[id].verdict.correct)]
+    if decided:
+        d = paired_difference(*([side[id].verdict.correct for id in decided] for side in (a, b)))
+        means = (sum(side[id].verdict.correct for id in decided) / d.n for side in (a, b))
+        error = math.sqrt(max(d.gained + d.lost - (d.gained - d.lost) ** 2 / d.n, 0)) / d.n
+        return Comparison("verified accuracy", d.n, *means, d.difference, d.low, d.high, d.p_value, error)
+    old = scores_before or {id: score(a[id]) for id in ids}
+    new = scores_now or {id: score(b[id]) for id in ids}
+    pairs = [(old[id], new[id]) for id in ids if None not in (old.get(id), new.get(id))]
+    if len(pairs) < 2:
+        return Comparison("critics' score", 0, *[NAN] * 7)
+    gaps = [y - x for x, y in pairs]
+    means = np.mean(pairs, axis=0).tolist()
+    error = float(np.std(gaps, ddof=1)) / math.sqrt(len(gaps))
+    return Comparison(
+        "critics' score", len(gaps), *means, means[1] - means[0], *bootstrap_interval(gaps), NAN, error
+    )
+
+
+def dev_measures(rows: Sequence[Row]) -> dict[str, Any]:
+    """What one actor did on a set: accuracy and its parts, scores, length, diversity; each with its n."""
+    drafts = list(first_drafts(rows).values())
+    decided = [c for c in drafts if c.verdict.correct is not None]
+    answered = [c for c in decided if c.verdict.method != "no_answer"]
+    right = sum(c.verdict.correct for c in decided)
+    k = min((len(row.candidates) for row in rows), default=0)
+    passed = [
+        pass_at_k(len(row.candidates), sum(c.verdict.correct is True for c in row.candidates), k)
+        for row in rows
+        if k > 1 and any(c.verdict.correct is not None for c in row.candidates)
+    ]
+    return {
+        "pass1": _rate(right, len(decided)),
+        "pass_k": {"k": k, "value": float(np.mean(passed)), "n": len(passed)} if passed else None,
+        "answered": _rate(len(answered), len(decided)),
+        "right_of_answered": _rate(right, len(answered)),
+        "score": score_summary([value for c in drafts if (value := score(c)) is not None]),
+        "length": {
+            "mean": float(np.mean([len(c.trace) for c in drafts])) if drafts else None,
+            "n": len(drafts),
+        },
+        "diversity": diversity([c.trace for c in drafts]),
+    }
+
+
+def _rate(right: int, n: int) -> dict[str, Any]:
+    rate = Rate.of(right, n)
+    return {"value": rate.value, "low": rate.low, "high": rate.high, "right": right, "n": n}
+
+
+def score_summary(scores: Sequence[float]) -> dict[str, Any]:
+    """Of scores on 0..1: n, mean, sd, quantiles, and the share at the highest score."""
+    if not len(scores):
+        return {"n": 0}
+    quantiles = dict(zip(("p10", "p50", "p90"), np.quantile(scores, [0.1, 0.5, 0.9]).tolist(), strict=True))
+    top = sum(value > 1 - 1e-9 for value in scores) / len(scores)
+    moments = {"mean": float(np.mean(scores)), "sd": float(np.std(scores))}
+    return {"n": len(scores), **moments, **quantiles, "ceiling_share": top}
+
+
+def generation_measures(rows: Sequence[Row]) -> dict[str, Any]:
+    """What a report says of a cycle's traces: scores by dimension, gain of refinement, accuracy, the
+    judge."""
+    judged = [(row.id, c) for row in rows for c in row.candidates if score(c) is not None]
+    names = dict.fromkeys(name for _, c in judged for name in c.judgement.scores)
+    first = first_drafts(rows)
+    ends = [(score(first[row.id]), score(row.best)) for row in rows if row.id in first and row.best]
+    gains = [b - a for a, b in ends if None not in (a, b)]
+    told = [(score(c), c.verdict.correct, id) for id, c in judged if c.verdict.correct is not None]
+    found = auc_interval(*zip(*told, strict=True), resamples=200) if told else None
+    return {
+        "scores": {
+            name: score_summary([c.judgement.scores[name] for _, c in judged if name in c.judgement.scores])
+            for name in names
+        },
+        "gain": {
+            "mean": float(np.mean(gains)) if gains else None,
+            "interval": bootstrap_interval(gains, resamples=500),
+            "n": len(gains),
+        },
+        "verifier": dev_measures(rows),
+        "judge": {"auc": found.value, "low": found.low, "high": found.high} if found else None,
+    }
+
+
+def gain_parts(before: Sequence[Row], now: Sequence[Row]) -> dict[str, float]:
+    """The gain in accuracy as `format` + `reasoning`: accuracy = share answered x right of the answered, each
+    factor's change at the mean of the other. Where one side answered nothing, all of it is format, for
+    nothing is known about the reasoning.
+    """
+    sides = [dev_measures(rows) for rows in (before, now)]
+    f, r = ([side[name]["value"] for side in sides] for name in ("answered", "right_of_answered"))
+    known = [value for value in r if not math.isnan(value)]
+    if not known:
+        return dict.fromkeys(("format", "reasoning"), NAN)
+    r = [known[0] if math.isnan(value) else value for value in r]
+    return {"format": (f[1] - f[0]) * sum(r) / 2, "reasoning": (r[1] - r[0]) * sum(f) / 2}
+
+
+def family_gains(before: Sequence[Row], now: Sequence[Row], trained: Mapping[str, int]) -> pandas.DataFrame:
+    """Accuracy by family (type) before and after; `trained` counts the examples of each that were trained on.
+
+    Columns: family, n, before, after (with interval), difference, gained, lost, p_value, trained. Families
+    trained on come first; a last line sums up those that never were.
+    """
+    import pandas
+
+    a, b = first_drafts(before), first_drafts(now)
+    groups: dict[str, list[str]] = {}
+    for row in now:
+        if row.id in a and row.id in b and None not in (a[row.id].verdict.correct, b[row.id].verdict.correct):
+            groups.setdefault(row.type or "problem", []).append(row.id)
+    order = sorted(groups, key=lambda name: (not trained.get(name), name))
+    groups = {name: groups[name] for name in order}
+    unseen = [id for name, ids in groups.items() if not trained.get(name) for id in ids]
+    lines = []
+    for name, ids in {**groups, **({UNSEEN: unseen} if unseen else {})}.items():
+        old, new = ([side[id].verdict.correct for id in ids] for side in (a, b))
+        d, after = paired_difference(old, new), Rate.of_flags(new)
+        line = {"family": name, "n": d.n, "before": sum(old) / d.n, "after": after.value}
+        line |= {"after_low": after.low, "after_high": after.high, "difference": d.difference}
+        line |= {"gained": d.gained, "lost": d.lost, "p_value": d.p_value}
+        lines.append(line | {"trained": trained.get(name, 0)})
+    return pandas.DataFrame(lines)
+
+
+UNSEEN = "(all never trained on)"
+
+
+def cycles_frame(reports: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:
+    """One line a cycle: what it made, kept, trained and decided."""
+    import pandas
+
+    return pandas.DataFrame([_cycle_line(report) for report in reports])
+
+
+def _cycle_line(report: Mapping[str, Any]) -> dict[str, Any]:
+    held, levels = report["heldout"] or {}, [alarm["level"] for alarm in report["alarms"]]
+    line = {name: report[name] for name in ("cycle", "status", "method")}
+    line |= {
+        name: report["counts"][name] for name in ("prompts", "attempts", "generated", "kept", "replayed")
+    }
+    line |= {
+        name: held.get(name)
+        for name in ("n", "champion", "challenger", "difference", "low", "high", "p_value")
+    }
+    line |= {"red": levels.count("red"), "amber": levels.count("amber")}
+    line |= {"trained": report["training"]["trained"], "promoted": report["decision"]["promoted"]}
+    return line | {"calls": report["cost"]["calls"], "minutes": report["seconds"] / 60}
+
+
+def cycle_findings(report: Mapping[str, Any]) -> list[str]:
+    """Sentences on a whole self-improvement run, from its report.json."""
+    said = []
+    for cycle in report["cycles"]:
+        counts, name = cycle["counts"], f"Cycle {cycle['cycle']}"
+        kept = f"kept {counts['kept']:,} of {counts['generated']:,} {counts['unit']}"
+        outcome = "promoted" if cycle["decision"]["promoted"] else "the champion stays"
+        said.append(f"{name} ({cycle['status']}): {kept}; {outcome}: {cycle['decision']['reason']}.")
+        said += [f"{name}, {a['level']} alarm {a['code']}: {a['text']}." for a in cycle["alarms"]]
+    test = report["test"] or {"actors": {}, "comparisons": {}}
+    if not report["test"]:
+        said.append(
+            f"The test set was not touched: {report['stopped'] or 'nothing was promoted, or it is empty'}."
+        )
+    if looks := test.get("earlier_looks"):
+        said.append(
+            f"The test set was looked at before, after fewer cycles ({', '.join(looks)}): no first look."
+        )
+    for name, found in test["actors"].items():
+        rate, right = (
+            Rate.of(found[key]["right"], found[key]["n"]) for key in ("pass1", "right_of_answered")
+        )
+        if rate.n:
+            said.append(f"Test, {name}: right on {rate.in_words()}; of those it answered {right}.")
+    for name, gap in test["comparisons"].items():
+        found = Comparison(
+            **{key: NAN if value is None else value for key, value in gap.items() if key != "parts"}
+        )
+        doubt = "" if found.low > 0 or found.high < 0 else ", which may be noise"
+        said.append(f"Test, {name}: {found.in_words()}{doubt}; {_parts_in_words(gap['parts'])}.")
+    return said + report["notes"]
+
+
+def _parts_in_words(parts: Mapping[str, float | None]) -> str:
+    if None in parts.values():
+        return "nothing was answered"
+    return f"{100 * parts['format']:+.1f} from the format, {100 * parts['reasoning']:+.1f} from the reasoning"

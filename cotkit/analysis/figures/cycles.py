@@ -1,0 +1,131 @@
+"""Figures of a self-improvement run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from cotkit.analysis.cycles import UNSEEN
+from cotkit.analysis.figures.canvas import (
+    BLUE,
+    GREY,
+    LIGHT,
+    ORANGE,
+    bare,
+    label,
+    new_axes,
+    nothing,
+    percent_axis,
+    share,
+    style,
+    title,
+)
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
+
+
+def dev_results(reports: Sequence[Mapping[str, Any]]) -> Figure:
+    """The challenger of each cycle against the champion it met, on the dev set; hollow = rolled back."""
+    met = [r for r in reports if (r["heldout"] or {}).get("n")]
+    if not met:
+        return nothing("No challenger was evaluated on a dev set.")
+    with style():
+        figure, axes = new_axes(3.6)
+        for place, report in enumerate(met):
+            held, promoted = report["heldout"], report["decision"]["promoted"]
+            bounds = [held["champion"] + held[side] for side in ("low", "high")]
+            axes.plot([place - 0.25, place + 0.25], [held["champion"]] * 2, color=GREY, lw=2)
+            axes.plot([place, place], bounds, color=BLUE, lw=1.5)
+            axes.plot(place, held["challenger"], "o", color=BLUE, mfc=BLUE if promoted else "white", ms=8)
+            where = (place, held["challenger"])
+            axes.annotate(share(held["challenger"]), where, (9, -4), textcoords="offset points")
+        outcome = {True: "promoted", False: "rolled back"}
+        names = [f"cycle {r['cycle']}, {r['method']}\n{outcome[r['decision']['promoted']]}" for r in met]
+        axes.set_xticks(range(len(met)), names)
+        axes.set_xlim(-0.6, len(met) - 0.4)
+        axes.set_ylim(0, 1.04)
+        percent_axis(axes.yaxis)
+        measure, n = met[0]["heldout"]["measure"], met[0]["heldout"]["n"]
+        axes.set_ylabel(measure)
+        axes.set_xlabel(f"{n} dev problems; bar = champion, line = 95 % interval of the difference")
+        last = [r["heldout"]["challenger"] for r in met if r["decision"]["promoted"]]
+        first = share(met[0]["heldout"]["champion"])
+        words = f"from {first} to {share(last[-1])}" if last else f"no challenger beat the {first}"
+        title(figure, f"On the dev set: {words}")
+    return figure
+
+
+def final_accuracy(test: Mapping[str, Any] | None) -> Figure:
+    """Every actor on the test set: share answered (light), share right (dark) with interval."""
+    actors = {
+        name: found for name, found in (test or {"actors": {}})["actors"].items() if found["pass1"]["n"]
+    }
+    if not actors:
+        return nothing("The test set was not touched, or has no verdicts.")
+    with style():
+        figure, axes = new_axes(1.3 + 0.5 * len(actors))
+        for place, found in enumerate(actors.values()):
+            right = found["pass1"]
+            axes.barh(place, found["answered"]["value"], height=0.6, color=LIGHT)
+            axes.barh(place, right["value"], height=0.6, color=BLUE)
+            axes.plot([right["low"], right["high"]], [place, place], color="black", lw=1.5)
+            axes.text(1.02, place, share(right["value"]), va="center", transform=axes.get_yaxis_transform())
+        axes.set_yticks(range(len(actors)), [label(name) for name in actors])
+        axes.invert_yaxis()
+        axes.set_xlim(0, 1)
+        percent_axis(axes.xaxis)
+        axes.set_xlabel(f"of {test['n']} test problems: light = answered, dark = right with 95 % interval")
+        bare(axes)
+        best = test["champion"]
+        title(figure, f"Test: {best} is right on {share(actors[best]['pass1']['value'])}" if best else "Test")
+    return figure
+
+
+def family_accuracy(frame: pandas.DataFrame) -> Figure:
+    """Before and after by family; hollow points were never trained on."""
+    if frame.empty:
+        return nothing("No problem of a family has a verdict before and after.")
+    with style():
+        figure, axes = new_axes(1.3 + 0.3 * len(frame))
+        for place, line in enumerate(frame.itertuples()):
+            color = BLUE if line.trained else ORANGE
+            axes.plot([line.before, line.after], [place, place], color=LIGHT, lw=4, zorder=1)
+            axes.plot([line.after_low, line.after_high], [place, place], color=color, lw=1)
+            axes.plot(line.before, place, "|", color=GREY, ms=12, mew=2)
+            axes.plot(line.after, place, "o", color=color, mfc=color if line.trained else "white")
+        axes.set_yticks(range(len(frame)), [label(f"{x.family} (n = {x.n})") for x in frame.itertuples()])
+        axes.set_xlim(-0.02, 1.02)
+        percent_axis(axes.xaxis)
+        axes.set_ylim(len(frame) - 0.5, -0.5)
+        axes.set_xlabel("right: bar = before, point = after; hollow = never trained on")
+        bare(axes)
+        gains = frame.loc[frame["family"] != UNSEEN, "difference"]
+        title(figure, f"{(gains > 0).sum()} of {len(gains)} families gained, {(gains < 0).sum()} lost")
+    return figure
+
+
+def score_cycles(reports: Sequence[Mapping[str, Any]]) -> Figure:
+    """The critics' scores of each cycle's traces, by dimension: median and the middle 80 %."""
+    scored = [r for r in reports if any(found["n"] for found in r.get("scores", {}).values())]
+    names = list(dict.fromkeys(name for r in scored for name in r["scores"]))
+    if not names:
+        return nothing("No critic scored a trace.")
+    with style():
+        figure, axes = new_axes(3.2)
+        for place, name in enumerate(names):
+            known = [(r["cycle"], r["scores"][name]) for r in scored if name in r["scores"]]
+            x = [cycle + 0.12 * (place - (len(names) - 1) / 2) for cycle, _ in known]
+            color = (BLUE, ORANGE, GREY)[place % 3]
+            axes.vlines(x, [s["p10"] for _, s in known], [s["p90"] for _, s in known], color=color, lw=1.5)
+            axes.plot(x, [s["p50"] for _, s in known], "o-", color=color, label=label(name), lw=1)
+        axes.set_xticks([r["cycle"] for r in scored])
+        axes.set_xlabel("cycle")
+        axes.set_ylabel("score: median, middle 80 %")
+        axes.set_ylim(-0.02, 1.04)
+        figure.legend(loc="outside lower center", ncols=len(names), frameon=False)
+        top = max(found["ceiling_share"] for r in scored for found in r["scores"].values())
+        words = f"up to {share(top)} of them at the ceiling" if top else "none at the ceiling"
+        title(figure, f"Critics' scores by cycle: {words}")
+    return figure

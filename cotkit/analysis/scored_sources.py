@@ -1,0 +1,82 @@
+"""The frame that thresholds are tuned on: the candidates of runs, or a file of rows scored elsewhere.
+
+A file (.csv, .jsonl or .parquet) has one line a trace with a verdict (`correct`), a problem (`id`) and score
+columns; `iteration`, `model`, `trace_characters` (or `trace`, from which it is counted) are used where they
+are there. What is in the columns is checked by `tune_thresholds`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from cotkit.analysis.candidates import candidates_frame
+from cotkit.analysis.selfscores import self_consistency
+from cotkit.runs import Run, open_run
+
+if TYPE_CHECKING:
+    import pandas
+
+SUFFIXES = (".csv", ".jsonl", ".parquet")
+
+
+def scored_frame(source: Run | str | os.PathLike[str] | Iterable[Any], group: str = "id") -> pandas.DataFrame:
+    """Scored rows of a run, of several runs (`run` names them; objects or folders), or of one file.
+
+    Of runs it is `candidates_frame` with a column `self_consistency`. `group` is the file's column of
+    problems, whose ids are kept as they are written. Raises FileNotFoundError for a file that is not there,
+    ValueError for one that cannot be read; the message says where.
+    """
+    import pandas
+
+    if isinstance(source, (str, os.PathLike)) and pathlib.Path(source).suffix.lower() in SUFFIXES:
+        frame = _read(pathlib.Path(source).expanduser(), group)
+        if "trace" in frame and "trace_characters" not in frame:
+            frame["trace_characters"] = frame["trace"].str.len()
+        return frame
+    runs = [source] if isinstance(source, (Run, str, os.PathLike)) else list(source)
+    if not runs:
+        raise ValueError("no run is given")
+    frames = []
+    for run in runs:
+        run = run if isinstance(run, Run) else open_run(run)
+        frame = candidates_frame(run.iter_records())
+        frames.append(frame.assign(run=run.path.name, self_consistency=self_consistency(frame)))
+    return pandas.concat(frames, ignore_index=True)
+
+
+def _read(path: pathlib.Path, group: str) -> pandas.DataFrame:
+    import pandas
+
+    if not path.is_file():
+        raise FileNotFoundError(f"no file {path} (looked in {path.resolve().parent})")
+    try:
+        if path.suffix.lower() == ".parquet":
+            return pandas.read_parquet(path)
+        if path.suffix.lower() == ".jsonl":
+            return pandas.DataFrame(_json_lines(path))
+        return pandas.read_csv(path, dtype={group: str})
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8 (byte {error.start}): save it as UTF-8") from None
+    except (ValueError, OSError) as error:  # pandas' and pyarrow's own are among these
+        raise ValueError(f"{path} cannot be read: {error}") from None
+
+
+def _json_lines(path: pathlib.Path) -> list[dict[str, Any]]:
+    rows = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise ValueError(f"line {number} is not JSON ({error})") from None
+        if not isinstance(row, dict):
+            raise ValueError(f"line {number} is no JSON object: {line[:80]!r}")
+        rows.append(row)
+    if not rows:
+        raise ValueError("it is empty")
+    return rows

@@ -1,0 +1,360 @@
+"""Comparing ways to make problems by the three things that pull against each other: reliability (how many of
+the attempts give an accepted problem, and at what cost), diversity and difficulty.
+
+`StrategyComparison.of` computes frames from runs of `synthesize`; in each, an estimate `x` has its 95 %
+interval beside it as `x_low` and `x_high`, and nan means that there is nothing to compute it from. An attempt
+that an endpoint failed is no failure of its strategy: it is counted apart. `findings` puts the frames into
+sentences; `recommend` (mixes.py) searches the mix of strategies that reaches a target at the least cost.
+"""
+
+from __future__ import annotations
+
+import html
+import itertools
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cotkit.analysis import difficulty as hardness
+from cotkit.analysis.cost import cost_in_words
+from cotkit.analysis.distillation import interval_columns
+from cotkit.analysis.diversity import SEEDS, Questions, against_seeds, inside
+from cotkit.analysis.intervals import NAN, Rate
+from cotkit.analysis.kernels import Kernel, question_map, tfidf_kernel
+from cotkit.records import Row
+
+if TYPE_CHECKING:
+    import pandas
+
+Runs = Mapping[str, Sequence[Row]]  # {strategy: all its rows, kept and dropped}
+STEPS = ("attempted", "parsed", "new", "executable", "deterministic", "typed", "agrees", "judged", "solved")
+
+
+def facts(row: Row) -> dict[str, Any]:
+    """What `synthesize` recorded about an attempt. Raises ValueError for a row of another pipeline."""
+    found = row.metadata.get("synthesis")
+    if not isinstance(found, dict):
+        raise ValueError(f"row {row.id!r} has no metadata['synthesis']: its run was not made by synthesize")
+    return found
+
+
+def family(row: Row) -> str:
+    """The seed an attempt is grouped by: the first one it was made from."""
+    return (facts(row).get("seed_ids") or [row.id])[0]
+
+
+def decided(rows: Sequence[Row]) -> list[Row]:
+    """The attempts that count: not those that an endpoint, a judge or the machine failed."""
+    return [row for row in rows if not row.retryable]
+
+
+def strategy_funnel(runs: Runs) -> pandas.DataFrame:
+    """How far the attempts of each strategy came.
+
+    Columns: strategy, step, problems, share (of the attempts) and of_previous (of those that came to the step
+    before), both with interval, lost (at this step), reasons ({drop_reason: attempts}). A step that no
+    attempt of any strategy passed was not run, and is left out.
+    """
+    import pandas
+
+    passed = {id(row): {"attempted", *facts(row).get("passed", ())} for rows in runs.values() for row in rows}
+    ran = [step for step in STEPS if any(step in steps for steps in passed.values())]
+    lines = []
+    for name, rows in runs.items():
+        attempts = before = decided(rows)
+        for step in (*ran, "accepted"):
+            here = [
+                row for row in before if (row.accepted if step == "accepted" else step in passed[id(row)])
+            ]
+            gone = Counter(row.drop_reason for row in before) - Counter(row.drop_reason for row in here)
+            share = Rate.of(len(here), len(attempts))
+            if step == "attempted":
+                share = replace(share, low=NAN, high=NAN)  # it is no estimate
+            line = {"strategy": name, "step": step, "problems": len(here)}
+            line |= interval_columns("share", share)
+            line |= interval_columns("of_previous", Rate.of(len(here), len(before)))
+            lines.append(line | {"lost": len(before) - len(here), "reasons": dict(gone.most_common())})
+            before = here
+    return pandas.DataFrame(lines)
+
+
+def reliability(runs: Runs, reports: Mapping[str, dict]) -> pandas.DataFrame:
+    """One line a strategy: what came of its attempts and what an accepted problem cost.
+
+    Columns: strategy, attempts, failed (by an endpoint, in no share), accepted, accepted_share with interval,
+    calls, tokens, cost_usd, cost (in words), and calls_each, tokens_each, cost_usd_each: for one accepted
+    problem. nan = unknown, or nothing was accepted.
+    """
+    import pandas
+
+    lines = []
+    for name, rows in runs.items():
+        share = Rate.of_flags(row.accepted for row in decided(rows))
+        ledger = reports[name].get("ledger") or {}
+        line = {"strategy": name, "attempts": share.n, "failed": len(rows) - share.n}
+        line |= {"accepted": share.successes, **interval_columns("accepted_share", share)}
+        counts = [ledger.get("prompt_tokens"), ledger.get("completion_tokens")]
+        spent = {"calls": ledger.get("calls"), "tokens": None if None in counts else sum(counts)}
+        for kind, value in (spent | {"cost_usd": ledger.get("cost_usd")}).items():
+            line[kind] = NAN if value is None else float(value)
+            line[f"{kind}_each"] = line[kind] / share.successes if share.successes else NAN
+        lines.append(line | {"cost": cost_in_words(ledger)})
+    return pandas.DataFrame(lines)
+
+
+def differences(runs: Runs) -> pandas.DataFrame:
+    """Every two strategies: the second's share of accepted attempts minus the first's, paired over seeds.
+
+    The shares themselves speak of these seeds; this interval is meant for other seeds of their kind, so
+    attempts of one seed count together. Columns: first, second, difference with interval, shared_seeds.
+    """
+    import pandas
+
+    lines = []
+    for first, second in itertools.combinations(runs, 2):
+        flags, seeds = {}, {}
+        for name in (first, second):
+            flags[name] = [row.accepted for row in decided(runs[name])]
+            seeds[name] = [family(row) for row in decided(runs[name])]
+        gap = hardness.share_difference(flags[first], seeds[first], flags[second], seeds[second])
+        line = {"first": first, "second": second, **interval_columns("difference", gap)}
+        lines.append(line | {"shared_seeds": len({*seeds[first]} & {*seeds[second]})})
+    return pandas.DataFrame(lines)
+
+
+def coverage(runs: Runs) -> pandas.DataFrame:
+    """Per strategy and operator, and per strategy and topic: attempts, accepted, share with interval."""
+    import pandas
+
+    groups: dict[tuple[str, str, str], list[bool]] = {}
+    for name, rows in runs.items():
+        for kind, row in itertools.product(("operator", "topic"), decided(rows)):
+            if value := facts(row).get(kind):
+                groups.setdefault((name, kind, str(value)), []).append(row.accepted)
+    lines = []
+    for key, flags in sorted(groups.items()):
+        share = Rate.of_flags(flags)
+        line = dict(zip(("strategy", "kind", "value"), key, strict=True))
+        line |= {"attempts": share.n, "accepted": share.successes}
+        lines.append(line | interval_columns("share", share))
+    return pandas.DataFrame(lines)
+
+
+def compared_texts(runs: Runs, seeds: Sequence[Any]) -> list[str]:
+    """The questions that are measured, in the order a kernel's vectors have: seeds, then accepted ones."""
+    return [p.problem for p in seeds] + [
+        row.problem for rows in runs.values() for row in rows if row.accepted
+    ]
+
+
+@dataclass(frozen=True, repr=False)
+class StrategyComparison:
+    """The frames of a comparison (see the functions that make them); `solve_rates` has one line a problem.
+
+    `notes` say what limits the comparison; `hard` is the solve rate up to which a problem is hard;
+    `questions.kernel.name` says how likeness was measured. `rows` and `seeds` are what was compared.
+    """
+
+    funnel: pandas.DataFrame
+    reliability: pandas.DataFrame
+    differences: pandas.DataFrame
+    coverage: pandas.DataFrame
+    inside: pandas.DataFrame
+    against_seeds: pandas.DataFrame
+    difficulty: pandas.DataFrame
+    discrimination: pandas.DataFrame
+    proxies: pandas.DataFrame
+    solve_rates: pandas.DataFrame
+    map: pandas.DataFrame
+    notes: list[str]
+    hard: float
+    questions: Questions
+    rows: Runs
+    seeds: Sequence[Any]
+
+    @classmethod
+    def of(
+        cls,
+        runs: Runs,
+        reports: Mapping[str, dict],
+        seeds: Sequence[Any] = (),
+        *,
+        kernel: Kernel | None = None,
+        solved: Sequence[Row] = (),
+        solved_by_second: Sequence[Row] = (),
+        k: int = 4,
+        sample: int = 200,
+        hard: float = 0.25,
+        seed: int = 0,
+    ) -> StrategyComparison:
+        """reports: {strategy: its report.json}; seeds: Problems, the baseline.
+
+        kernel: over `compared_texts(runs, seeds)`; None = TF-IDF. solved, solved_by_second: rows of solvers
+        with k drafts a problem. sample: questions of a subset for diversity, at most.
+        """
+        from threadpoolctl import threadpool_limits
+
+        rows = [(name, row) for name in runs for row in runs[name] if row.accepted]
+        texts = compared_texts(runs, seeds)
+        names = [SEEDS] * len(seeds) + [name for name, _ in rows]
+        sets = {
+            name: np.flatnonzero(np.array(names) == name) for name in ([SEEDS] if seeds else []) + [*runs]
+        }
+        topics = [p.metadata.get("topic") for p in seeds] + [facts(row).get("topic") for _, row in rows]
+        families = [p.id for p in seeds] + [family(row) for _, row in rows]
+        kernel = kernel or tfidf_kernel(texts or [""])
+        questions = Questions.of(sets, texts, topics, families, kernel)
+        distinct = {name: dict.fromkeys(texts[i] for i in members) for name, members in sets.items()}
+        first, second = (hardness.solve_frame(distinct, found, k) for found in (solved, solved_by_second))
+        first = _with_proxies(first, seeds, [row for _, row in rows])
+        with threadpool_limits(1):  # of BLAS: matrices are small, and threads that wait for each other slow
+            diversity, map_ = inside(questions, sample, seed), question_map(kernel, names, seed)
+        return cls(
+            funnel=strategy_funnel(runs),
+            reliability=reliability(runs, reports),
+            differences=differences(runs),
+            coverage=coverage(runs),
+            inside=diversity,
+            against_seeds=against_seeds(questions),
+            difficulty=hardness.difficulty(first, k, hard),
+            discrimination=hardness.discrimination(first, second, k),
+            proxies=hardness.proxy_correlations(first[first["set"] != SEEDS]),
+            solve_rates=first,
+            map=map_,
+            notes=list(_notes(runs, reports, seeds, first, k)),
+            hard=hard,
+            questions=questions,
+            rows=runs,
+            seeds=seeds,
+        )
+
+    def summary(self) -> pandas.DataFrame:
+        """The triangle, one line a set, each with interval: accepted_share, vendi (on subsets of `size`, the
+        one that the seeds allow too), nearest_seed (cosine), solve_rate, hard (share).
+        """
+        import pandas
+
+        size = self.inside["size"].min()
+        table = pandas.DataFrame({"set": [*self.questions.sets], "size": size})
+        for frame, names in (
+            (self.reliability.rename(columns={"strategy": "set"}), ["accepted_share"]),
+            (self.inside[self.inside["size"] == size], ["vendi"]),
+            (self.against_seeds, ["nearest_seed"]),
+            (self.difficulty, ["solve_rate", "hard"]),
+        ):
+            columns = [name + end for name in names for end in ("", "_low", "_high")]
+            if not frame.empty:
+                table = table.merge(frame[["set", *columns]], on="set", how="left")
+        return table
+
+    def findings(self) -> list[str]:
+        """Sentences on reliability, diversity and difficulty, and what limits them."""
+        parts = (_on_reliability(self), _on_diversity(self), _on_difficulty(self), self.notes)
+        return [sentence for part in parts for sentence in part]
+
+    def _repr_html_(self) -> str:
+        from cotkit.analysis.views import readable
+
+        notes = "<br>".join(map(html.escape, self.notes))
+        return readable(self.summary()).to_html(index=False, na_rep="") + notes
+
+    def __repr__(self) -> str:
+        accepted = (f"{r.strategy} {r.accepted}/{r.attempts}" for r in self.reliability.itertuples())
+        return f"StrategyComparison(accepted: {', '.join(accepted)})"
+
+
+def _with_proxies(frame: pandas.DataFrame, seeds: Sequence[Any], rows: Sequence[Row]) -> pandas.DataFrame:
+    sources = {p.problem: (None, p.solution_code) for p in seeds}
+    for row in rows:
+        worked = row.candidates[0].text if row.candidates else None
+        sources.setdefault(row.problem, (worked, row.metadata.get("solution_code")))
+    found = [hardness.proxies_of(text, *sources[text]) for text in frame["problem"]]
+    return frame.assign(**{name: [line[name] for line in found] for name in hardness.PROXIES})
+
+
+def _notes(
+    runs: Runs, reports: Mapping[str, dict], seeds: Sequence[Any], rates: pandas.DataFrame, k: int
+) -> Iterator[str]:
+    """What limits the comparison."""
+    attempts = {name: len(rows) for name, rows in runs.items()}
+    if len(set(attempts.values())) > 1:
+        each = ", ".join(f"{name} {count:,}" for name, count in attempts.items())
+        yield f"The strategies made different numbers of attempts ({each}): compare shares, not totals."
+    for name, rows in runs.items():
+        if not reports[name].get("complete", True):
+            yield f"The run of {name} is not complete ({reports[name].get('stopped') or 'unfinished'})."
+        if failed := len(rows) - len(decided(rows)):
+            yield f"{failed:,} attempts of {name} ended at an endpoint, judge or machine fault: not counted."
+    if not seeds:
+        yield "No seeds were given: nothing is measured against them, and there is no baseline."
+    if not rates["drafts"].any():
+        yield "No solver was asked: nothing is known of difficulty."
+    elif missing := int(rates["rate"].isna().sum()):
+        yield f"{missing:,} of {len(rates):,} problems lack {k} decided drafts; they are in no solve rate."
+
+
+def _on_reliability(found: StrategyComparison) -> Iterator[str]:
+    for line in found.reliability.sort_values("accepted_share", ascending=False).itertuples():
+        rate = Rate.of(line.accepted, line.attempts).in_words("attempts")
+        tokens = f", {line.tokens_each:,.0f} tokens each" if line.tokens_each > 0 else ""
+        money = f", ${line.cost_usd_each:.3g} each" if line.cost_usd_each > 0 else ""
+        yield f"{line.strategy}: {rate} accepted{tokens}{money}."
+    for line in found.differences.dropna().itertuples():
+        low, high = 100 * line.difference_low, 100 * line.difference_high
+        doubt = "" if low > 0 or high < 0 else "; too few attempts to tell from noise"
+        yield (
+            f"{line.second} against {line.first}: {100 * line.difference:+.0f} points (95 % interval "
+            f"{low:+.0f} to {high:+.0f}, {line.shared_seeds:,} shared seeds{doubt})."
+        )
+
+
+def _on_diversity(found: StrategyComparison) -> Iterator[str]:
+    known = found.inside[found.inside["vendi"].notna()]
+    if missing := [name for name in found.questions.sets if name not in set(known["set"])]:
+        yield f"Too few problems to measure the diversity of {', '.join(missing)}."
+    for size, group in known.groupby("size"):
+        each = [
+            f"{line.set} {_in_words(line.vendi, line.vendi_low, line.vendi_high)}"
+            for line in group.itertuples()
+        ]
+        kernel = found.questions.kernel.name
+        yield f"Different questions among {size:,} (Vendi score, {kernel}; 95 % interval): {', '.join(each)}."
+    alike = known[known["size"] == known["size"].min()].set_index("set")
+    far = found.against_seeds.set_index("set")["nearest_seed"]
+    for name in alike.index.drop(SEEDS) if SEEDS in alike.index else ():
+        if alike["vendi_high"][name] < alike["vendi_low"][SEEDS]:
+            yield (
+                f"{name} is less diverse inside than the seeds, whatever its distance from them (cosine to "
+                f"the nearest seed {far[name]:.2f}; of seeds among themselves {far[SEEDS]:.2f})."
+            )
+
+
+def _in_words(value: float, low: float, high: float) -> str:
+    return f"{value:.1f}" + ("" if math.isnan(low) else f" ({low:.1f} to {high:.1f})")
+
+
+def _on_difficulty(found: StrategyComparison) -> Iterator[str]:
+    known = found.difficulty[found.difficulty["problems"] > 0] if len(found.difficulty) else found.difficulty
+    for line in known.itertuples():
+        low, high = 100 * line.solve_rate_low, 100 * line.solve_rate_high
+        yield (
+            f"On {line.set} the solver is right in {100 * line.solve_rate:.0f} % of its drafts (95 % "
+            f"interval {low:.0f} to {high:.0f} %; {line.problems:,} problems, {line.k} drafts each); "
+            f"{100 * line.hard:.0f} % of the problems are hard, {100 * line.never:.0f} % were never solved."
+        )
+    if len(known) and known["never"].any():
+        yield "A problem that was never solved may be hard or wrong: read some before you train on them."
+    for line in found.discrimination.itertuples():
+        if line.difference_low > 0 or line.difference_high < 0:
+            yield f"{line.set} tells the solvers apart: {100 * line.difference:+.0f} points for the second."
+    for line in found.proxies[found.proxies["set"] == "all"].dropna().itertuples():
+        verb = "go" if line.correlation_low > 0 or line.correlation_high < 0 else "are not shown to go"
+        interval = f"95 % interval {line.correlation_low:+.2f} to {line.correlation_high:+.2f}"
+        yield (
+            f"{line.proxy.capitalize()} {verb} with the solve rate (Spearman {line.correlation:+.2f}, "
+            f"{interval}, {line.problems:,} problems)."
+        )

@@ -1,0 +1,113 @@
+"""What a ThresholdReport shows, in sentences: each with its counts, and no surer than its interval."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cotkit.analysis.threshold_tables import Outcome
+    from cotkit.analysis.tuning import ThresholdReport
+
+
+def reason(record: dict[str, Any], words: str, outcome: Outcome, refusal: str | None) -> str:
+    """The certificate in words: what is certified, or why it is not and what it would take."""
+    n, target, delta = record["n"], _percent(record["target_precision"]), _percent(record["delta"])
+    if outcome.certified:
+        errors = ", the verifier's own errors counted in" if record["verifier_errors"] else ""
+        counts = f"{outcome.wrong:,} of {outcome.kept:,} kept were wrong among {outcome.tested:,} problems"
+        return (
+            f"certified: at least {target} of the traces with {words} are right (such a certificate fails "
+            f"with chance {delta} at most{errors}; {counts} tested, p = {outcome.p_value:.2g})"
+        )
+    text = f"not certifiable with n = {n['problems']:,} labelled problems ({n['rows']:,} rows): "
+    if refusal:
+        return text + refusal
+    if outcome.labels_needed is None:
+        return (
+            f"{text}by the tune split no threshold is more than {target} precise (the best "
+            f"{_percent(outcome.best)}), so no number of labels suffices"
+        )
+    needed = float(f"{outcome.labels_needed:.2g}")
+    return f"{text}about {needed:,.0f} labels needed, by an estimate from the tune split"
+
+
+def threshold_findings(report: ThresholdReport) -> list[str]:
+    record = report.record
+    chosen = report.rules.set_index("rule").loc[record["rule"]]
+    said = [f"{record['reason'][0].upper()}{record['reason'][1:]}."]
+    if record["thresholds"] is not None:
+        how = "" if report.certified else ", picked by count on the tune split and not certified"
+        said.append(
+            f"On the {record['n']['report_rows']:,} traces of the report split the rule {record['rule']} "
+            f"({chosen['threshold']}{how}) keeps {_share(chosen, 'kept')} and finds "
+            f"{_share(chosen, 'recall')} of the right ones; {_share(chosen, 'precision')} of what it keeps "
+            "is right."
+        )
+        if not math.isnan(chosen.get("true_precision", math.nan)):
+            said.append(f"With the verifier's errors taken out: {_share(chosen, 'true_precision')}.")
+    return [*said, *_scores(report), *_calibrated(report), *_iterations(report), *_lengths(report)]
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.3g} %"
+
+
+def _share(line: Mapping[str, Any], name: str) -> str:
+    if math.isnan(line[name]):
+        return "none"
+    low, high = 100 * line[f"{name}_low"], 100 * line[f"{name}_high"]
+    return f"{100 * line[name]:.0f} % [{low:.0f} to {high:.0f} %]"
+
+
+def _scores(report: ThresholdReport) -> Iterator[str]:
+    for line in report.scores.itertuples():
+        auc = f"AUC {line.auc:.2f}, 95 % interval {line.auc_low:.2f} to {line.auc_high:.2f}"
+        if line.reading == "not told from chance":
+            yield f"{line.score} is not shown to tell right from wrong ({auc}; 0.5 is a coin)."
+        elif line.reading == "constant":
+            yield f"{line.score} is the same on every row: it tells nothing."
+        elif not math.isnan(line.auc):
+            yield f"{line.score} {line.reading} ({auc})."
+    if (missing := report.scores["missing"].max()) > len(report.rows) / 5:
+        yield (
+            f"{missing:,} rows have no score. Where the verifier chose what the judge was shown, all of this "
+            "is biased: distill(judge_all=True) has every draft judged."
+        )
+
+
+def _calibrated(report: ThresholdReport) -> Iterator[str]:
+    """Of the last score: the mean, where there are several."""
+    table = report.reliability[report.reliability["score"] == report.reliability["score"].iloc[-1]]
+    found = table.groupby("calibration", sort=False)[["brier", "ece", "base_brier"]].first()
+    best, base = found["brier"].idxmin(), found["base_brier"].iloc[0]
+    worth = "better than" if found["brier"][best] < base else "no better than"
+    yield (
+        f"As a probability, {table['score'].iloc[0]} has a Brier score of {found['brier']['raw']:.3f} and an "
+        f"ECE of {found['ece']['raw']:.3f} as given; the best calibration ({best}) has a Brier score of "
+        f"{found['brier'][best]:.3f}, {worth} the base rate alone ({base:.3f})."
+    )
+
+
+def _iterations(report: ThresholdReport) -> Iterator[str]:
+    lines = report.by_iteration.dropna(subset="precision").to_dict("records")
+    tuned = next((line for line in lines if line["tuned"]), None)
+    for line in lines:
+        if tuned and not line["tuned"]:
+            lower = line["precision_high"] < tuned["precision_low"]
+            yield (
+                f"At the same threshold {_share(line, 'precision')} of the kept are right for "
+                f"{line['traces']}, against {_share(tuned, 'precision')} of the traces it was tuned on"
+                f"{': what holds for those does not hold here' if lower else ''}."
+            )
+
+
+def _lengths(report: ThresholdReport) -> Iterator[str]:
+    for line in report.length.itertuples():
+        if line.slope_low > 0 or line.slope_high < 0:
+            slope = f"{line.slope:+.3f} [{line.slope_low:+.3f} to {line.slope_high:+.3f}]"
+            yield (
+                f"{line.score} changes by {slope} when a trace is twice as long, at equal verdict "
+                f"(n = {line.n:,})."
+            )

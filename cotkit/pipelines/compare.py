@@ -1,0 +1,236 @@
+"""Comparing strategies: solves what they made, and the seeds, and hands all of it to the analysis.
+
+A reference solver writes k drafts for every accepted problem and every seed, each verified (a distillation
+run of drafts in `<run>/solver`; `<run>/second_solver` for another one); where embeddings are wanted they are
+asked for. What is computed from it, without a model, is `cotkit.analysis.StrategyComparison`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pathlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from cotkit import analysis  # numpy comes with the first name that is used
+from cotkit.chat import ChatModel, ModelError, checked_url, classify_failure, read_key
+from cotkit.keys import scrub
+from cotkit.paths import run_folder
+from cotkit.pipelines.distill import adistill, distill
+from cotkit.pipelines.synthesize import synthesized_problems
+from cotkit.problems import Problem, load_problems
+from cotkit.records import Row
+from cotkit.runs import Run, folder_name
+
+if TYPE_CHECKING:
+    from cotkit.analysis import StrategyComparison
+
+SEEDS = "seeds"
+BATCH = 256  # texts in one request for embeddings
+Embed = Callable[[list[str]], Any]
+
+
+class Comparison:
+    """What is to be compared and asked; everything checked, nothing asked yet."""
+
+    def __init__(
+        self,
+        runs: Mapping[str, Run | str | os.PathLike[str]],
+        solver: ChatModel | None = None,
+        seeds: Any = None,
+        *,
+        second_solver: ChatModel | None = None,
+        k: int = 4,
+        kernel: str | Embed | Mapping[str, Any] = "tfidf",
+        sample: int = 200,
+        hard: float = 0.25,
+        seed: int = 0,
+        run: str | os.PathLike[str] | None = None,
+        **options: Any,
+    ):
+        if not isinstance(runs, Mapping) or not runs:
+            raise TypeError("runs must be {strategy: run of synthesize}, with at least one")
+        if SEEDS in runs:
+            raise ValueError(f"{SEEDS!r} is the name of the baseline: give the strategy another one")
+        for name, value, least in (("k", k, 1), ("sample", sample, 3)):
+            if type(value) is not int or value < least:
+                raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
+        if not 0 <= hard < 1:
+            raise ValueError(f"hard is the solve rate up to which a problem is hard, in 0..1, got {hard!r}")
+        solvers = {"solver": solver, "second_solver": second_solver}
+        self.solvers = {role: model for role, model in solvers.items() if model is not None}
+        for role, model in self.solvers.items():
+            if not hasattr(model, "acandidates"):
+                raise TypeError(f"{role} must be a ChatModel, got {type(model).__name__}")
+        if solver is None and second_solver is not None:
+            raise ValueError("second_solver is compared with solver: give both")
+        if solver is None and options:
+            raise TypeError(f"{sorted(options)[0]} is an option of the solver's run, but there is no solver")
+        self.runs = {name: one if isinstance(one, Run) else Run(one) for name, one in runs.items()}
+        self.seeds = [] if seeds is None else load_problems(seeds)
+        made = {name: synthesized_problems(one) for name, one in self.runs.items()}
+        self.problems, self.ambiguous = _distinct({SEEDS: self.seeds, **made})
+        self.embed = _embedder(kernel)
+        self.measures = {"k": k, "sample": sample, "hard": hard, "seed": seed}
+        described = {"runs": {name: str(one.path) for name, one in self.runs.items()}, "k": k}
+        described |= {role: model.describe() for role, model in self.solvers.items()}
+        self.folder = run_folder(folder_name("compare", described) if run is None else run)
+        drafts = {"num_generations": k, "max_iterations": 0, "unchecked": "keep", "seed": seed}
+        self.options = {**options, **drafts}
+        self.solved: dict[str, list[Row]] = {}
+
+    def asked(self) -> dict[str, tuple[list[Problem], ChatModel, dict[str, Any]]]:
+        """{role: what `distill` is called with}"""
+        return {
+            role: (self.problems, model, {**self.options, "run": self.folder / role})
+            for role, model in self.solvers.items()
+            if self.problems
+        }
+
+    def take(self, role: str, run: Run) -> None:
+        self.solved[role] = [row for row in run.records() if row.problem not in self.ambiguous]
+
+    def result(self) -> StrategyComparison:
+        rows = {name: run.records() for name, run in self.runs.items()}
+        texts = analysis.compared_texts(rows, self.seeds)
+        kernel = None
+        if self.embed is not None and texts:
+            name, embed = self.embed
+            kernel = analysis.given_kernel(_remembered(embed, name, texts, self.folder), len(texts), name)
+        return analysis.StrategyComparison.of(
+            rows,
+            {name: run.report for name, run in self.runs.items()},
+            self.seeds,
+            kernel=kernel,
+            solved=self.solved.get("solver", ()),
+            solved_by_second=self.solved.get("second_solver", ()),
+            **self.measures,
+        )
+
+
+def compare_strategies(
+    runs: Mapping[str, Run | str | os.PathLike[str]],
+    solver: ChatModel | None = None,
+    seeds: Any = None,
+    **options: Any,
+) -> StrategyComparison:
+    """Compare ways to make problems by reliability, diversity and difficulty; blocks, can be interrupted.
+
+    runs: {strategy: its run of `synthesize`, or the run's name}. Equal numbers of attempts compare best;
+        where they differ the result says so.
+    seeds: what the runs were made from, as for `load_problems`: the baseline. None = no baseline.
+    solver: the ChatModel whose solve rate is the difficulty; None leaves difficulty out. second_solver: of
+        another strength: which sets tell the two apart? k: drafts a problem of each.
+    kernel: how alike questions are: "tfidf"; a function {list of texts -> one vector each}; or an endpoint
+        that speaks OpenAI's embeddings API, {"model": ..., "base_url": ..., "api_key_env": ...}.
+    sample: questions of the equal-size subsets that diversity is measured on, at most.
+    hard: the solve rate up to which a problem is hard.
+    run: name or path of the folder for the solvers' runs; None = named by runs and solvers, so that the same
+        call resumes, and asks only for problems that came in since.
+    Further options go to each solver's `distill`: temperature, top_p, max_tokens, resume, show, time_limit,
+        budget_usd, budget_tokens, budget_calls (for each solver), verifier, few_shot_examples.
+
+    Raises ValueError or TypeError for anything wrong with runs, seeds or options, before the first call.
+    """
+    comparison = Comparison(runs, solver, seeds, **options)
+    for role, (problems, model, asked) in comparison.asked().items():
+        comparison.take(role, distill(problems, model, None, **asked))
+    return comparison.result()
+
+
+async def acompare_strategies(
+    runs: Mapping[str, Run | str | os.PathLike[str]],
+    solver: ChatModel | None = None,
+    seeds: Any = None,
+    **options: Any,
+) -> StrategyComparison:
+    """`compare_strategies` for a cell that awaits; the same options."""
+    import asyncio
+
+    comparison = Comparison(runs, solver, seeds, **options)
+    for role, (problems, model, asked) in comparison.asked().items():
+        comparison.take(role, await adistill(problems, model, None, **asked))
+    return await asyncio.to_thread(comparison.result)
+
+
+def _distinct(sets: Mapping[str, Sequence[Problem]]) -> tuple[list[Problem], set[str]]:
+    """Each question once, under an id that names its set; and the texts that have several references.
+
+    Sets take turns, so that a budget that runs out leaves each as many solved problems as the others.
+    """
+    references: dict[str, set[str | None]] = {}
+    queues: list[list[Problem]] = []
+    for name, problems in sets.items():
+        queues.append([])
+        for problem in problems:
+            if problem.problem not in references:
+                queues[-1].append(problem.model_copy(update={"id": f"{name}/{problem.id}"}))
+            references.setdefault(problem.problem, set()).add(problem.reference)
+    longest = max(map(len, queues))
+    turns = [queue[i] for i in range(longest) for queue in queues if i < len(queue)]
+    return turns, {text for text, several in references.items() if len(several) > 1}
+
+
+def _embedder(kernel: Any) -> tuple[str, Embed] | None:
+    """(name, function) of a kernel; None = TF-IDF."""
+    if kernel == "tfidf":
+        return None
+    if callable(kernel):
+        return getattr(kernel, "__name__", type(kernel).__name__), kernel
+    if not isinstance(kernel, Mapping) or not {"model"} <= set(kernel) <= {
+        "model",
+        "base_url",
+        "api_key_env",
+    }:
+        raise ValueError(
+            "kernel must be 'tfidf', a function of a list of texts, or an endpoint as {'model': ..., "
+            f"'base_url': ..., 'api_key_env': ...}}, got {kernel!r}"
+        )
+    url = checked_url(kernel.get("base_url"))
+    key, model = read_key(kernel.get("api_key_env"), url), kernel["model"]
+    return f"{model} at {urlsplit(url).netloc}", lambda texts: _embeddings(texts, model, url, key)
+
+
+def _embeddings(texts: list[str], model: str, url: str, key: str | None) -> list[list[float]]:
+    import openai
+
+    failed: ModelError | None = None
+    vectors: list[list[float]] = []
+    with openai.OpenAI(base_url=url, api_key=key or "none", max_retries=5) as client:
+        client.organization = client.project = None  # OpenAI's own business
+        try:
+            for start in range(0, len(texts), BATCH):
+                batch = texts[start : start + BATCH]
+                answer = client.embeddings.create(model=model, input=batch, encoding_format="float")
+                vectors += [item.embedding for item in sorted(answer.data, key=lambda item: item.index)]
+        except openai.APIStatusError as error:
+            known = classify_failure(error.status_code, error.response.headers, error.body)
+            failed = ModelError(known.kind, scrub(f"{urlsplit(url).netloc}: {known.message}", [key or ""]))
+        except openai.APIConnectionError as error:
+            failed = ModelError("connection", f"{urlsplit(url).netloc}: {error.__cause__ or error}")
+    if failed is not None:
+        raise failed  # outside of `except`: a traceback must not show the client's own error, key and all
+    return vectors
+
+
+def _remembered(embed: Embed, name: str, texts: Sequence[str], folder: pathlib.Path) -> Any:
+    """The vectors of the texts; what was asked for before is in `embeddings.npz` of the folder."""
+    import numpy as np
+
+    keys = [hashlib.sha256(f"{name}\0{t}".encode("utf-8", "surrogatepass")).hexdigest() for t in texts]
+    path = folder / "embeddings.npz"
+    known: dict[str, Any] = {}
+    if path.is_file():
+        with np.load(path) as stored:
+            known = dict(zip(stored["keys"].tolist(), stored["vectors"], strict=True))
+    new = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
+    if new:
+        vectors = analysis.given_kernel(embed(list(new.values())), len(new), name).vectors
+        known = {**{key: known[key] for key in keys if key in known}, **dict(zip(new, vectors, strict=True))}
+        folder.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name("embeddings.tmp.npz")
+        np.savez(temporary, keys=np.array(list(known)), vectors=np.array(list(known.values())))
+        os.replace(temporary, path)
+    return np.array([known[key] for key in keys])

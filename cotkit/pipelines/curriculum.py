@@ -1,0 +1,169 @@
+"""Which problems are for what: train, dev and test sets that never meet, and what a cycle works on.
+
+Sets are drawn by cluster, before anything is generated. A cluster holds problems that share an id or a parent
+(made from one another, `metadata["synthesis"]`) and near duplicates: the same numbers, and a share of `NEAR`
+of their word triples. Problems of one template with other numbers are different problems of one family; a
+family can be held out of training whole, to see what training does to what it never saw.
+
+A cycle draws its problems by how hard they were for the actor last time: pools and weights are those of
+prime-rl's difficulty sampler (hard up to 0.25 right, normal up to 0.75, easy above).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from cotkit.pipelines.novelty import Novelty
+from cotkit.problems import Problem
+from cotkit.records import Row
+
+NEAR = 0.5  # share of common word triples from which two texts with the same numbers are one problem
+POOLS = (("hard", 0.25, 0.2), ("normal", 0.75, 1.0), ("easy", 1.0, 0.2))  # name, pass rate up to, weight
+UNSEEN = "unseen"
+SETS = ("train", "dev", "test")
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+
+
+def family(problem: Problem | Row) -> str:
+    """What kind of problem it is: its type, "problem" where it has none."""
+    return problem.type or "problem"
+
+
+def split_problems(
+    problems: Sequence[Problem],
+    dev: int | float,
+    test: int | float,
+    held_out_types: Iterable[str] = (),
+    seed: int = 0,
+) -> dict[str, str]:
+    """{id: "train" | "dev" | "test"}. `dev` and `test` are numbers of problems, or shares below 1.
+
+    Whole clusters are drawn, in an order that a seed fixes, so a set may come out a problem or two larger
+    than asked. Problems of `held_out_types` are never trained on: they are shared out between dev and test.
+    Raises ValueError when the sets would leave nothing to train on.
+    """
+    held_out = set(held_out_types)
+    if strange := held_out - {family(p) for p in problems}:
+        raise ValueError(f"held_out_types names {sorted(strange)}, which no problem has")
+    wanted = {"dev": _number(dev, len(problems), "dev"), "test": _number(test, len(problems), "test")}
+    groups: dict[int, list[Problem]] = defaultdict(list)
+    for problem, cluster in zip(problems, clusters(problems), strict=True):
+        groups[cluster].append(problem)
+    order = sorted(groups.values(), key=lambda group: _coin(seed, group[0].id))
+    order.sort(key=lambda group: not any(family(p) in held_out for p in group))  # stable: those come first
+    sets: dict[str, str] = {}
+    sizes: Counter[str] = Counter()
+    for group in order:
+        apart = any(family(p) in held_out for p in group)
+        open_sets = [name for name in ("test", "dev") if sizes[name] < wanted[name]]
+        name = min(open_sets, key=lambda s: sizes[s] / wanted[s]) if open_sets else "train"
+        if apart and name == "train":
+            name = "test"
+        sizes[name] += len(group)
+        sets |= {p.id: name for p in group}
+    if not sizes["train"]:
+        raise ValueError(
+            f"dev={dev} and test={test} leave none of the {len(problems)} problems (in {len(groups)} "
+            "clusters) to train on: lower them or give more problems"
+        )
+    return sets
+
+
+def _number(asked: int | float, problems: int, name: str) -> int:
+    if isinstance(asked, bool) or not isinstance(asked, (int, float)) or not asked >= 0:
+        raise ValueError(f"{name} is a number of problems, or a share below 1, got {asked!r}")
+    return round(asked * problems) if asked < 1 else int(asked)
+
+
+def clusters(problems: Sequence[Problem]) -> list[int]:
+    """The cluster of each problem, as a number; see the top of this file."""
+    parent = list(range(len(problems)))
+
+    def root(i: int) -> int:
+        while parent[i] != i:
+            parent[i] = parent[parent[i]]
+            i = parent[i]
+        return i
+
+    place = {p.id: i for i, p in enumerate(problems)}
+    by_lineage: dict[str, int] = {}
+    for i, problem in enumerate(problems):
+        made = problem.metadata.get("synthesis") or {}
+        for origin in [*(made.get("seed_ids") or ()), *(made.get("parents") or ())]:
+            parent[root(i)] = root(place.get(origin, by_lineage.setdefault(origin, i)))
+    for i, j in near_duplicates([p.problem for p in problems]):
+        parent[root(i)] = root(j)
+    return [root(i) for i in range(len(problems))]
+
+
+def near_duplicates(texts: Sequence[str]) -> list[tuple[int, int]]:
+    """Pairs (i, j), i < j, of texts that are alike and have the same numbers."""
+    index, pairs = Novelty(NEAR), []
+    numbers = [sorted(_NUMBER.findall(text)) for text in texts]
+    for j, text in enumerate(texts):
+        alike = {i for i, _ in index.like(text)}
+        pairs += [(i, j) for i in sorted(alike) if numbers[i] == numbers[j]]
+        index.add(j, text)
+    return pairs
+
+
+def assert_apart(train: Mapping[str, str], held_out: Mapping[str, str]) -> None:
+    """{id: text} of what is trained on, and of dev and test: raises AssertionError when they meet."""
+    if both := sorted(set(train) & set(held_out)):
+        raise AssertionError(f"{len(both)} problems are trained on and held out, for instance {both[0]!r}")
+    ids, texts = [*train, *held_out], [*train.values(), *held_out.values()]
+    for i, j in near_duplicates(texts):
+        if (i < len(train)) != (j < len(train)):
+            raise AssertionError(f"problem {ids[i]!r}, trained on, nearly is {ids[j]!r}, which is held out")
+
+
+def pass_rates(rows: Iterable[Row]) -> dict[str, float]:
+    """{id: share of the drafts that were right} where programs decided any; later rows replace earlier."""
+    rates = {}
+    for row in rows:
+        decided = [c.verdict.correct for c in row.candidates if c.stage == "draft"]
+        decided = [correct for correct in decided if correct is not None]
+        if decided:
+            rates[row.id] = sum(decided) / len(decided)
+    return rates
+
+
+def pool(rate: float | None) -> str:
+    return UNSEEN if rate is None else next(name for name, most, _ in POOLS if rate <= most)
+
+
+def pools(problems: Iterable[Problem], rates: Mapping[str, float]) -> dict[str, int]:
+    """How many problems are in each pool."""
+    return dict(Counter(pool(rates.get(p.id)) for p in problems))
+
+
+def draw_problems(
+    problems: Sequence[Problem], rates: Mapping[str, float], count: int | None, seed: str
+) -> list[Problem]:
+    """`count` problems (None = all), those of likelier pools first, in their own order.
+
+    Weighted sampling without replacement by keys u^(1/w) (Efraimidis and Spirakis 2006, Information
+    Processing Letters 97:181-185); a problem's u depends on the seed and its id alone.
+    """
+    weights = {UNSEEN: 1.0, **{name: weight for name, _, weight in POOLS}}
+    keys = {p.id: _coin(seed, p.id) ** (1 / weights[pool(rates.get(p.id))]) for p in problems}
+    chosen = set(sorted(keys, key=keys.get, reverse=True)[:count])
+    return [p for p in problems if p.id in chosen]
+
+
+def draw_replay(earlier: Sequence, new: int, fraction: float, seed: str) -> list:
+    """Of earlier examples so many that they make up `fraction` of the whole; all of them at 1."""
+    if fraction >= 1:
+        return list(earlier)
+    count = min(len(earlier), round(new * fraction / (1 - fraction)))
+    return random.Random(seed).sample(list(earlier), count)
+
+
+def _coin(seed: int | str, id: str) -> float:
+    """A number in (0, 1) that seed and id fix."""
+    digest = hashlib.sha256(f"{seed}:{id}".encode("utf-8", "surrogatepass")).digest()
+    return (int.from_bytes(digest[:8]) + 0.5) / 2**64

@@ -1,0 +1,70 @@
+"""What the attempts of a synthesis know of each other, so that the outcome does not depend on who is faster.
+
+Attempts run side by side, each on its own. Two things tie them together, and both look only at attempts with
+a lower number: of two alike questions the lower accepted one stays (`taken`), and self_instruct and
+evol_instruct build on what was accepted at least `lag` attempts before (`accepted_before`). Waiting is for
+lower numbers only, and attempts start in order of their numbers, so it always ends. The price: a question
+that hangs holds up the end (not the work) of the attempts after it, until its call gives up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Collection
+
+from cotkit.pipelines.novelty import Novelty
+from cotkit.problems import Problem
+
+
+class Pool:
+    """Questions as they become known, problems as they are accepted."""
+
+    def __init__(self, index: Novelty):
+        self._index = index
+        self.accepted: dict[int, Problem] = {}
+        self._asked: dict[int, asyncio.Event] = defaultdict(asyncio.Event)
+        self._settled: dict[int, asyncio.Event] = defaultdict(asyncio.Event)
+        self._all_asked = self._all_settled = 0  # every attempt below is
+
+    def ask(self, attempt: int, question: str) -> None:
+        """The attempt's question is known."""
+        if not self._asked[attempt].is_set():
+            self._index.add(attempt, question)
+            self._asked[attempt].set()
+
+    def settle(self, attempt: int, problem: Problem | None) -> None:
+        """The attempt has ended; `problem` when it was accepted."""
+        if problem is not None:
+            self.accepted[attempt] = problem
+        self._asked[attempt].set()
+        self._settled[attempt].set()
+
+    def taken_already(
+        self, attempt: int, question: str, relatives: Collection[int]
+    ) -> tuple[int, str] | None:
+        """(attempt, how): an accepted problem that this question repeats, as far as is known now."""
+        alike = self._index.like(question, relatives)
+        return next(((o, how) for o, how in alike if o in self.accepted and o != attempt), None)
+
+    async def taken(self, attempt: int, question: str, relatives: Collection[int]) -> tuple[int, str] | None:
+        """`taken_already`, when all that could be in its way is known."""
+        for lower in range(self._all_asked, attempt):
+            await self._asked[lower].wait()
+        self._all_asked = max(self._all_asked, attempt)
+        for other in sorted({key for key, _ in self._index.like(question, relatives) if key < attempt}):
+            await self._settled[other].wait()
+        return self.taken_already(attempt, question, relatives)
+
+    async def accepted_before(self, limit: int) -> list[Problem]:
+        """What the attempts below `limit` gave, in their order."""
+        for lower in range(self._all_settled, limit):
+            await self._settled[lower].wait()
+        self._all_settled = max(self._all_settled, limit)
+        return [self.accepted[number] for number in sorted(self.accepted) if number < limit]
+
+    async def last_of(self, attempts: list[int]) -> Problem | None:
+        """The accepted problem of the last of these attempts that gave one."""
+        for attempt in attempts:
+            await self._settled[attempt].wait()
+        return next((self.accepted[a] for a in reversed(attempts) if a in self.accepted), None)

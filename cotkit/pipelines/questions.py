@@ -1,0 +1,122 @@
+"""From a model's words to a question: what is taken off around it, and why a text is none.
+
+Nothing is judged here but the form. `read_question` peels what models write round a question; `fault_of`
+holds the rules of form of Self-Instruct (Wang et al. 2022, section 2.2: length, keywords, punctuation) and of
+Evol-Instruct's elimination (Xu et al. 2023, section 3.2: words of the prompt, nothing but stop words, an
+apology).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from cotkit.pipelines.novelty import words_of
+
+GATES: dict[str, Any] = {
+    "min_words": 6,
+    "max_words": 250,
+    "keywords": (),  # whole words that a question must not have
+    "near": 0.7,  # of Novelty: share of word triples that makes a near-duplicate
+    "rouge_l": None,  # of Novelty: None = not looked at
+    "new_words": 3,  # that a rewriting must add to its parent, numbers not counted
+}
+ORIGINAL = {  # Self-Instruct's, its lengths but for "<= 3 words", which no question with numbers meets
+    "max_words": 150,
+    "keywords": ("image", "images", "graph", "graphs", "picture", "pictures", "file", "files", "map", "maps",
+                 "draw", "plot", "go to"),
+    "rouge_l": 0.7,
+}  # fmt: skip
+
+_LABEL = re.compile(
+    r"^\W{0,4}(?:(?:(?:sure|certainly|okay)\W{1,3})?here(?: is|'s)[^\n:]{0,80}:|(?:new |rewritten |next )*"
+    r"(?:problem|question|task)(?: statement)?\s*#?\d*\s*[:.)](?!\d)|\d{1,2}[.)](?=\s))\W{0,4}",
+    re.IGNORECASE,
+)
+_AFTER = re.compile(
+    r"\n\W{0,4}(?:(?:new |next )?(?:problem|question)\s*#?\d*\s*[:.)]|(?:the )?(?:final )?(?:answer|solution|"
+    r"explanation|hint|note|code|program|reasoning)\b[^\n]{0,30}:|let's |to (?:solve|find|determine)\b|```"
+    r"|---|</?\w+>)",
+    re.IGNORECASE,
+)
+_PROMPT_WORDS = re.compile(
+    r"\b(?:(?:given|rewritten|original|above|previous|seed|evolved) (?:problem|question|prompt)"
+    r"|new (?:problem|prompt)\b|(?:rewrite|evolve) (?:the|this)\b)",
+    re.IGNORECASE,
+)
+_APOLOGY = re.compile(
+    r"\b(?:i'?m |am )?sorry\b|\bas an ai\b|\bi (?:can ?not|can't|am unable)\b"
+    r"|\b(?:not enough|insufficient|missing) information\b"
+    r"|\bcannot be (?:determined|answered|solved|computed)\b",
+    re.IGNORECASE,
+)
+_NUMBER = re.compile(
+    r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|dozen|twenty|thirty|forty|fifty"
+    r"|hundred|thousand|million|half|third|quarter|twice|double|triple)\b",
+    re.IGNORECASE,
+)
+_STOP_WORDS = re.compile(
+    r"(?:a|an|the|is|are|was|of|to|in|and|or|it|this|that|what|which|who|how|be|do|does)(?: |$)"
+)
+_APOLOGY_WORDS = 80  # an apology is a short text (Evol-Instruct's own limit)
+
+
+def read_question(text: str) -> str:
+    """The question in a reply, without label, emphasis and what follows it; "" when there is none."""
+    text = text.strip()
+    while (match := _LABEL.match(text)) and match.end():
+        text = text[match.end() :]
+    if end := _AFTER.search(text):
+        text = text[: end.start()]
+    return re.sub(r"\*\*(?=\S)|(?<=\S)\*\*", "", text).strip().strip('"“”`').strip()
+
+
+def apologises(text: str) -> bool:
+    return len(text.split()) <= _APOLOGY_WORDS and bool(_APOLOGY.search(text))
+
+
+def fault_of(question: str, gates: dict[str, Any], sources: Sequence[str]) -> tuple[str, str] | None:
+    """(drop_reason, detail) of a text that is no question; `sources`: the questions it was made from."""
+    words = words_of(question)
+    if apologises(question):
+        return "unparsed", "an apology instead of a question"
+    if not _STOP_WORDS.sub("", " ".join(words)):
+        return "unparsed", "nothing but stop words" if words else "the reply holds no question"
+    if found := _PROMPT_WORDS.search(question):
+        return "copied", f"words of the prompt: {found[0]!r}"
+    count = len(question.split())
+    if not gates["min_words"] <= count <= gates["max_words"]:
+        return "length", f"{count} words, not {gates['min_words']} to {gates['max_words']}"
+    text = " ".join(words)
+    if found := next((w for w in gates["keywords"] if re.search(rf"\b{re.escape(w)}\b", text)), None):
+        return "keyword", f"it has the word {found!r}"
+    if "?" not in question and all("?" in source for source in sources):
+        return "unparsed", "it asks nothing"
+    if not _NUMBER.search(question) and all(map(_NUMBER.search, sources)):
+        return "unanswerable", "it has no number, unlike every problem it was made from"
+    return None
+
+
+def gain(question: str, parent: str) -> int:
+    """How many words of a rewriting, numbers not counted, are not in its parent."""
+    known = set(words_of(parent))
+    return sum(not word[0].isdigit() and word not in known for word in words_of(question))
+
+
+def check_gates(given: dict[str, Any] | None, strategy: str) -> dict[str, Any]:
+    """The gates of a strategy with the user's changes; ValueError for what cannot work."""
+    gates = GATES | (ORIGINAL if strategy == "self_instruct" else {}) | (given or {})
+    if unknown := sorted(gates.keys() - GATES.keys()):
+        raise ValueError(f"gates: unknown {unknown}; known: {', '.join(GATES)}")
+    for name in ("near", "rouge_l"):
+        if not ((gates[name] is None and name == "rouge_l") or 0 < (gates[name] or 0) <= 1):
+            raise ValueError(f"gates: {name} must be above 0 and at most 1, got {gates[name]!r}")
+    whole = [gates[name] for name in ("min_words", "max_words", "new_words")]
+    if not all(isinstance(n, int) and n >= 0 for n in whole) or whole[0] > whole[1]:
+        raise ValueError(
+            f"gates: min_words, max_words and new_words must be whole numbers in order, got {whole}"
+        )
+    if isinstance(gates["keywords"], str):
+        raise ValueError("gates: keywords must be a list of words")
+    return gates | {"keywords": sorted(word.casefold() for word in gates["keywords"])}

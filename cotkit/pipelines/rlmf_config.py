@@ -1,0 +1,159 @@
+"""A self-improvement run from a YAML file, in the shape that articles on such loops use.
+
+    model_config:                 each role: provider, model_name, api_key, temperature ...; or a list of
+    these,
+      actor: {provider: openai, model_name: gpt-4o-mini, api_key: "${OPENAI_API_KEY}"}    in order of failover
+      critic: ...                 (also `critics`, a list of roles)
+      improver: ...               (also `holdout_critic`, `teacher`)
+    self_improvement_config:
+      task_description: ...
+      evaluation_criteria: [...]
+      num_iterations: 1
+      num_cycles: 1
+      prompts: [...]              or `problems`: what `load_problems` takes; without either the description
+      evaluation_dimensions:      is the one prompt
+        - {name: clarity, description: ..., scoring_guide: {1: ..., 10: ...}}
+    training_config: {method: dpo, base_model: smollm2-135m, epochs: 1, batch_size: 4, learning_rate: 1.0e-5}
+
+`api_key` is the name of an environment variable, alone or as ${NAME}. A key that stands in the file itself
+works too, with a warning: it goes into the environment of this process and nowhere else.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+from cotkit.chat import ChatModel, local_model
+from cotkit.keys import is_variable_name
+
+PROVIDERS = {  # provider: (base_url, variable of its key); all speak OpenAI's protocol
+    "openai": (None, "OPENAI_API_KEY"),
+    "deepseek": ("https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
+    "anthropic": ("https://api.anthropic.com/v1", "ANTHROPIC_API_KEY"),
+    "google": ("https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_API_KEY"),
+    "openrouter": ("https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+    "groq": ("https://api.groq.com/openai/v1", "GROQ_API_KEY"),
+    "mistral": ("https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
+    "ollama": ("http://127.0.0.1:11434/v1", ""),
+    "vllm": ("http://127.0.0.1:8000/v1", ""),
+}
+EMBEDDED = "embedded"
+_KNOWN = {  # section: its names
+    "": "model_config self_improvement_config evaluation_dimensions training_config",
+    "model_config": "actor critic critics improver holdout_critic teacher",
+    "self_improvement_config": "task_description evaluation_criteria num_iterations num_cycles "
+    "evaluation_dimensions prompts problems",
+    "training_config": "method base_model epochs batch_size learning_rate max_steps max_length beta lora",
+    "evaluation_dimensions": "name description scoring_guide scale weight",
+}
+_VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)\}?")
+
+
+def load_self_improvement(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """What a file asks for: {"options": of `self_improve`, "training": of training_config, may be empty}.
+
+    Makes the roles' models; nothing is asked. Raises ValueError that names the file, the section and the fix.
+    """
+    import yaml
+
+    path = pathlib.Path(path).expanduser()
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        if not isinstance(content, Mapping) or "self_improvement_config" not in content:
+            raise ValueError("there is no section self_improvement_config")
+        return _read(_section("", content))
+    except yaml.YAMLError as error:
+        raise ValueError(f"{path} is not valid YAML: {error}") from None
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def _read(content: Mapping[str, Any]) -> dict[str, Any]:
+    names = ("self_improvement_config", "model_config", "training_config")
+    task, models, training = (_section(name, content.get(name) or {}) for name in names)
+    if "actor" not in models:
+        raise ValueError("model_config needs a role `actor`")
+    roles = {name: _role(name, given) for name, given in models.items() if name != "critics"}
+    critics = [_role("critics", one) for one in models.get("critics") or ()]
+    critics += [roles.pop("critic")] if "critic" in roles else []
+    given = task.get("evaluation_dimensions") or content.get("evaluation_dimensions") or ()
+    asked = {"description": task.get("task_description")}
+    asked["dimensions"] = _dimensions(given, task.get("evaluation_criteria") or ())
+    asked |= {name: task[name] for name in ("problems", "prompts") if task.get(name)}
+    options = {"task": asked, "critics": critics, **roles}
+    options |= {"iterations": task.get("num_iterations", 1), "cycles": task.get("num_cycles", 1)}
+    options |= {"method": training["method"].lower()} if "method" in training else {}
+    return {"options": options, "training": {k: v for k, v in training.items() if k != "method"}}
+
+
+def _section(name: str, given: Any) -> Mapping[str, Any]:
+    known = _KNOWN[name].split()
+    if not isinstance(given, Mapping):
+        raise ValueError(f"{name} must hold names and values: {', '.join(known)}")
+    if unknown := sorted(set(map(str, given)) - set(known)):
+        raise ValueError(f"{name or 'the file'} has unknown {', '.join(unknown)}; known: {', '.join(known)}")
+    return given
+
+
+def _role(role: str, given: Any) -> ChatModel:
+    entries = given if isinstance(given, list) else [given]
+    try:
+        first, *others = [_model(role, dict(entry), place) for place, entry in enumerate(entries)]
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"model_config, {role}: {error}") from None
+    first.endpoints += [endpoint for model in others for endpoint in model.endpoints]
+    return first
+
+
+def _model(role: str, entry: dict[str, Any], place: int) -> ChatModel:
+    provider = str(entry.pop("provider", "openai")).lower()
+    name, key = entry.pop("model_name", None), entry.pop("api_key", None)
+    if not name:
+        raise ValueError("an entry needs provider and model_name")
+    if provider == EMBEDDED:
+        return local_model(name, **entry)
+    if provider not in PROVIDERS and "base_url" not in entry:
+        known = ", ".join([*PROVIDERS, EMBEDDED])
+        raise ValueError(f"unknown provider {provider!r}: give its base_url, or one of {known}")
+    base_url, variable = PROVIDERS.get(provider, (None, None))
+    variable = _key_variable(role, str(key).strip(), place) if key else variable
+    return ChatModel(name, **{"base_url": base_url, "api_key_env": variable, **entry})
+
+
+def _key_variable(role: str, key: str, place: int) -> str:
+    """The environment variable that holds the key; one that stands in the file is put there."""
+    if named := _VARIABLE.fullmatch(key):
+        return named[1]
+    if is_variable_name(key):
+        return key
+    variable = f"COTKIT_{role.upper()}_{place}_API_KEY"
+    os.environ[variable] = key
+    advice = "put it in an environment variable and write the variable's name"
+    warnings.warn(f"model_config, {role}: a key stands in the file: {advice}", stacklevel=2)
+    return variable
+
+
+def _dimensions(given: Any, criteria: Any) -> list[dict[str, Any]] | None:
+    """Dimensions for the critics; criteria are dimensions of their own when there are no others."""
+    criteria = [criteria] if isinstance(criteria, str) else [str(one) for one in criteria]
+    if not given:
+        slugs = ["_".join(re.findall(r"\w+", text.lower())[:4]) for text in criteria]
+        return [{"name": slug, "guide": text} for slug, text in zip(slugs, criteria, strict=True)] or None
+    also = f" Keep in mind: {'; '.join(criteria)}" if criteria else ""
+    return [_dimension(_section("evaluation_dimensions", one), also) for one in given]
+
+
+def _dimension(given: Mapping[str, Any], also: str) -> dict[str, Any]:
+    if "name" not in given:
+        raise ValueError("evaluation_dimensions: each needs a name, a description and a scoring_guide")
+    guide, text = given.get("scoring_guide") or {}, str(given.get("description") or given["name"])
+    if not isinstance(guide, Mapping):
+        guide, text = {}, f"{text}\n{guide}"
+    anchors = {int(re.findall(r"\d+", str(score))[-1]): str(meaning) for score, meaning in guide.items()}
+    scale = tuple(given.get("scale") or (min([1, *anchors]), max([10, *anchors])))
+    return {"name": str(given["name"]), "guide": text + also, "scale": scale, "anchors": anchors}

@@ -1,0 +1,128 @@
+"""What an attempt is asked: few_shot, self_instruct and evol_instruct, each a function that makes a `Plan`.
+
+- few_shot: `k` distinct seeds are shown, a similar problem is asked for
+- self_instruct (Wang et al. 2022, arXiv 2212.10560): seeds and problems the run has accepted, in the ratio
+  `machine_share`, shuffled; a different problem is asked for. The pool grows while the run goes
+- evol_instruct (Xu et al. 2023, arXiv 2304.12244): one problem and one operator. A chain starts at a seed and
+  goes on from its last accepted problem, `rounds` times
+
+All choices come from a generator seeded by (seed, strategy, attempt), so a resumed run asks the same, and the
+cache has the answers. The first seed goes round all seeds in a shuffled order; what stands beside it comes
+from its own group: seeds of other splits, or of other types, are never mixed with it.
+
+How far attempts depend on each other is fixed by `lag`, not by who is faster: attempt i of self_instruct
+knows what attempts below i - lag gave and waits for those; evol_instruct runs `lag` chains side by side, so
+attempt i goes on from attempt i - lag. A larger lag lets more run at once, a smaller one lets the pool grow
+sooner. To add a strategy: a function here, an entry in STRATEGIES, and a prompt `synth_<name>.j2`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from cotkit.pipelines.operators import BASE, SECOND, Operator
+from cotkit.pipelines.pool import Pool
+from cotkit.problems import Problem
+
+if TYPE_CHECKING:
+    from cotkit.pipelines.synthesis_recipe import Recipe
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What one attempt asks for, and what it is made from."""
+
+    seeds: list[Problem]
+    turns: list[tuple[dict[str, Any], str]]  # shown before: values of what was asked, and the answer
+    values: dict[str, Any] = field(default_factory=dict)  # of the prompt
+    machine: list[Problem] = field(default_factory=list)  # problems of this run
+    parent: Problem | None = None  # the problem that is rewritten
+    operator: Operator | None = None
+    round: int = 0
+
+    @property
+    def sources(self) -> list[Problem]:
+        return [*self.seeds, *self.machine]
+
+
+async def few_shot(recipe: Recipe, attempt: int, pool: Pool) -> Plan:
+    rng = chance(recipe, attempt)
+    seeds = shown_with(first_seed(recipe, attempt), recipe, rng, recipe.k)
+    return Plan(seeds, [({}, seed.problem) for seed in shuffled(seeds, rng)])
+
+
+async def self_instruct(recipe: Recipe, attempt: int, pool: Pool) -> Plan:
+    rng, first = chance(recipe, attempt), first_seed(recipe, attempt)
+    earlier = await pool.accepted_before(attempt - recipe.lag)
+    fitting = [problem for problem in earlier if group_of(problem) == group_of(first)]
+    machine = shuffled(fitting, rng)[: min(recipe.k - 1, round(recipe.k * recipe.machine_share))]
+    seeds = shown_with(first, recipe, rng, recipe.k - len(machine))
+    shown = shuffled([*seeds, *machine], rng)
+    return Plan(seeds, [({}, problem.problem) for problem in shown], machine=machine)
+
+
+async def evol_instruct(recipe: Recipe, attempt: int, pool: Pool) -> Plan:
+    rng = chance(recipe, attempt)
+    chain, round_ = place_in_chain(attempt, recipe.lag, recipe.rounds)
+    seed = first_seed(recipe, chain)
+    before = [attempt - recipe.lag * back for back in range(round_, 0, -1)]
+    machine = await pool.last_of(before)
+    parent = machine or seed
+    others = shown_with(seed, recipe, rng, 2)[1:]
+    possible = [operator for operator in recipe.operators if others or operator.problems == 1]
+    operator = shuffled(possible, rng)[0]
+    second = others[0] if operator.problems == 2 else None
+    example = {"problem": BASE, "operator": operator, "second": second and SECOND}
+    return Plan(
+        seeds=[seed] if second is None else [seed, second],
+        turns=[(example, operator.example)] if operator.example else [],
+        values={"problem": parent.problem, "operator": operator, "second": second and second.problem},
+        machine=[machine] if machine else [],
+        parent=parent,
+        operator=operator,
+        round=round_,
+    )
+
+
+STRATEGIES: dict[str, Callable[[Recipe, int, Pool], Awaitable[Plan]]] = {
+    "few_shot": few_shot,
+    "self_instruct": self_instruct,
+    "evol_instruct": evol_instruct,
+}
+SHOWN = {"few_shot": 3, "self_instruct": 4, "evol_instruct": 1}  # problems a prompt shows
+
+
+def place_in_chain(attempt: int, lag: int, rounds: int) -> tuple[int, int]:
+    """(chain, round): blocks of `lag` chains, whose first rounds come first."""
+    block, rest = divmod(attempt, lag * rounds)
+    round_, chain = divmod(rest, lag)
+    return block * lag + chain, round_
+
+
+def chance(recipe: Recipe, attempt: int | str) -> random.Random:
+    return random.Random(f"{recipe.seed}:{recipe.strategy}:{attempt}")
+
+
+def shuffled(items: Sequence[T], rng: random.Random) -> list[T]:
+    """By keys of random(), the one method whose numbers Python promises never to change."""
+    return [item for _, item in sorted(((rng.random(), item) for item in items), key=lambda pair: pair[0])]
+
+
+def first_seed(recipe: Recipe, number: int) -> Problem:
+    return recipe.seeds[number % len(recipe.seeds)]
+
+
+def shown_with(first: Problem, recipe: Recipe, rng: random.Random, count: int) -> list[Problem]:
+    """`first` and up to `count` - 1 other seeds of its group."""
+    others = [s for s in recipe.seeds if s is not first and group_of(s) == group_of(first)]
+    return [first, *shuffled(others, rng)[: count - 1]]
+
+
+def group_of(problem: Problem) -> tuple[str | None, str | None]:
+    """Split and type: only problems alike in both stand in one prompt."""
+    return problem.metadata.get("split"), problem.type

@@ -1,0 +1,35 @@
+"""What a synthesis says at its end: how many, the funnel, why not more, and what its judge is worth."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cotkit.pipelines.pair_judge import calibration_in_words
+from cotkit.pipelines.progress import Show
+from cotkit.runs import Run
+
+
+def told(run: Run, show: Show) -> Run:
+    if show != "none":
+        print(outcome_of(run.report))
+    return run
+
+
+def outcome_of(report: dict[str, Any]) -> str:
+    """What a synthesis gave, in a few lines: the funnel, the shortfall, what its judge is worth."""
+    kept, wanted, made = report["kept"], report["wanted"], sum(report["drops"].values()) + report["kept"]
+    made -= report["drops"].get("unfinished", 0)
+    lines = [f"{report['strategy']}: {kept} problems from {made} attempts"]
+    if wanted is not None and kept < wanted:
+        why = report["stopped"] or f"{report['attempts']} attempts were allowed"
+        lines[0] += f", {wanted - kept} short of the {wanted} wanted ({why})"
+    elif wanted is not None and kept > wanted:
+        lines[0] += f", {kept - wanted} more than wanted: attempts in flight were finished"
+    steps = ((step["step"], step["problems"]) for step in report["funnel"])
+    lines.append("  " + ", ".join(f"{step} {'not done' if n is None else n}" for step, n in steps))
+    drops = ", ".join(f"{count} {reason}" for reason, count in report["drops"].items())
+    lines += [f"  dropped: {drops}"] if drops else []
+    lines += [f"  note: {note}" for note in report["notes"]]
+    if (judged := report["judge_calibration"]) is not None:
+        lines.append("  judge: " + calibration_in_words(judged))
+    return "\n".join(lines)

@@ -1,0 +1,222 @@
+"""Each alarm of a self-improvement run: once where it must be raised, once where it must not."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from cotkit.analysis import alarms
+from cotkit.records import Candidate, Judgement, Row, Verdict
+
+WORDS = [
+    "add",
+    "take",
+    "share",
+    "count",
+    "weigh",
+    "double",
+    "halve",
+    "sort",
+    "cut",
+    "join",
+    "paint",
+    "pack",
+    "carry",
+    "sell",
+    "buy",
+    "lend",
+    "mix",
+    "bake",
+]
+N = 80
+
+
+def draft(text, right=True, score=None, sample=0, **fields):
+    judgement = Judgement(scores={"quality": score}) if score is not None else None
+    verdict = Verdict(correct=right, method="number")
+    return Candidate(
+        iteration=0,
+        sample_index=sample,
+        trace=text,
+        text=text,
+        verdict=verdict,
+        judgement=judgement,
+        **fields,
+    )
+
+
+def rows(make, n=N):
+    """`make(i, rng)` gives the candidates of problem i."""
+    rng = random.Random(0)
+    return [Row(index=i, id=str(i), problem=f"Problem {i}", candidates=make(i, rng)) for i in range(n)]
+
+
+def varied(i, rng, ending=""):
+    """Thirty words that differ from problem to problem."""
+    return f"{i} " + " ".join(rng.choice(WORDS) + rng.choice(WORDS) for _ in range(30)) + ending
+
+
+def templated(i, rng):
+    return f"{i} first we look at the numbers of the problem and then we add them to find the total we want"
+
+
+def levels(found):
+    return {alarm.code: alarm.level for alarm in found}
+
+
+def texts(make, **fields):
+    return rows(lambda i, rng: [draft(make(i, rng), **fields)])
+
+
+DIVERSE, ANOTHER = texts(varied), rows(lambda i, rng: [draft(varied(i + 500, random.Random(i)))])
+
+
+def test_outputs_that_become_alike_are_a_collapse_and_others_are_not():
+    found = levels(alarms.collapse(DIVERSE, texts(templated)))
+    assert {found[f"distinct_{n}"] for n in (1, 2, 3)} == {"red"} and found["compression"] == "red"
+    assert not alarms.collapse(DIVERSE, ANOTHER)
+    assert not alarms.collapse(texts(templated), texts(templated))  # a form it always had
+
+
+def test_longer_outputs_are_compared_on_the_same_number_of_words():
+    """distinct-n falls with length, so twice as long must not look like a collapse."""
+    longer = texts(lambda i, rng: varied(i, rng) + varied(i + 1, rng))
+    assert "distinct_2" not in levels(alarms.collapse(DIVERSE, longer))
+
+
+@pytest.mark.parametrize(("repeated", "level"), [(0, None), (3, "amber"), (10, "red")])
+def test_outputs_that_repeat_another_problems_word_for_word(repeated, level):
+    now = rows(lambda i, rng: [draft("the same words" if i < repeated else varied(i, rng))])
+    assert levels(alarms.collapse(DIVERSE, now)).get("duplicates") == level
+
+
+def with_k(share_first, share_any):
+    """Four drafts a problem; the first is right on `share_first`, any on `share_any` of the problems."""
+
+    def make(i, rng):
+        first, any_of = i < share_first * N, i < share_any * N
+        right = [first, any_of and not first, False, False]
+        return [draft(varied(i, rng), right[k], sample=k) for k in range(4)]
+
+    return rows(make)
+
+
+def test_first_drafts_gain_while_fewer_problems_are_solved_by_any():
+    assert levels(alarms.collapse(with_k(0.3, 0.8), with_k(0.5, 0.55)))["narrowing"] == "red"
+    assert (
+        levels(alarms.collapse(with_k(0.3, 0.8), with_k(0.5, 0.77))).get("narrowing") == "amber"
+    )  # may be noise
+    assert "narrowing" not in levels(alarms.collapse(with_k(0.3, 0.8), with_k(0.5, 0.85)))
+    assert "narrowing" not in levels(alarms.collapse(with_k(0.5, 0.8), with_k(0.4, 0.5)))  # just worse
+
+
+def judged(score, right):
+    """Scores around `score`, verdicts right on that share of the problems."""
+    return rows(lambda i, rng: [draft(varied(i, rng), i < right * N, score + (i % 5 - 2) / 20)])
+
+
+@pytest.mark.parametrize(
+    ("score", "right", "level"),
+    [(0.8, 0.4, "red"), (0.8, 0.49, "amber"), (0.8, 0.6, None), (0.5, 0.4, None), (0.52, 0.5, None)],
+)
+def test_scores_that_rise_while_verdicts_do_not(score, right, level):
+    found = levels(alarms.hacking(judged(0.5, 0.5), judged(score, right)))
+    assert found.get("proxy_without_gold") == level
+
+
+@pytest.mark.parametrize(
+    ("critics", "holdout", "level"),
+    [(0.8, 0.5, "red"), (0.58, 0.5, "amber"), (0.8, 0.8, None), (0.5, 0.5, None)],
+)
+def test_critics_that_rise_above_the_hold_out_critic(critics, holdout, level):
+    before, now = judged(0.5, 0.5), judged(critics, 0.6)
+    noisy = {row.id: holdout + random.Random(row.id).uniform(-0.02, 0.02) for row in now}
+    found = levels(alarms.hacking(before, now, {row.id: 0.5 for row in before}, noisy))
+    assert found.get("holdout_gap") == level
+
+
+@pytest.mark.parametrize(
+    ("factor", "level"), [(1.0, None), (1.1, None), (1.3, "amber"), (1.7, "red"), (0.4, None)]
+)
+def test_outputs_that_grow_longer_than_the_champions(factor, level):
+    before, now = texts(lambda i, rng: "x" * 100), texts(lambda i, rng: "x" * round(100 * factor))
+    assert levels(alarms.length_drift(before, now)).get("length_drift") == level
+
+
+PRAISE = " This is a very concise and accurate answer."
+
+
+def test_a_phrase_that_comes_up_is_flattery_when_the_judge_likes_it():
+    praising = rows(lambda i, rng: [draft(varied(i, rng, PRAISE if i % 2 else ""))])
+    phrases = alarms.new_phrases(DIVERSE, praising)
+    assert phrases[0][0] == "a very concise and accurate answer" and phrases[0][2] == 0.5
+    assert {alarm.level for alarm in alarms.flattery(phrases, {})} == {"amber"}
+    assert alarms.flattery(phrases, {phrases[0][0]: 0.1})[0].level == "red"
+    assert not alarms.new_phrases(praising, praising)  # it was there before
+    assert not alarms.new_phrases(DIVERSE, ANOTHER)
+    rare = rows(lambda i, rng: [draft(varied(i, rng, PRAISE if i % 20 == 0 else ""))])
+    assert not alarms.new_phrases(DIVERSE, rare)
+
+
+def test_words_without_content_that_please_the_judge():
+    assert [a.level for a in alarms.judge_pleased({"praise": 0.2, "padding": 0.0})] == ["amber"]
+    assert not alarms.judge_pleased({"praise": 0.02, "padding": -0.3})
+
+
+@pytest.mark.parametrize(
+    ("shift", "noise", "level"),
+    [(0.0, 0.0, None), (0.07, 0.01, "amber"), (0.2, 0.01, "red"), (0.2, 0.5, None)],
+)
+def test_a_judge_that_scores_frozen_answers_otherwise(shift, noise, level):
+    first = [0.3 + 0.05 * i for i in range(8)]
+    found = alarms.judge_drift(first, [score + shift for score in first], noise)
+    assert levels(found).get("judge_drift") == level
+
+
+def test_a_failed_judgement_is_no_drift():
+    assert not alarms.judge_drift([0.5, None] * 5, [0.5, 0.9] * 5)
+    assert not alarms.judge_drift([0.5] * 4, [0.9] * 4)  # too few to tell
+
+
+@pytest.mark.parametrize(
+    ("top", "verified", "level"),
+    [(0.3, False, None), (0.7, False, "amber"), (1.0, False, "red"), (1.0, True, "amber")],
+)
+def test_scores_at_their_ceiling(top, verified, level):
+    found = alarms.judge_scores(
+        rows(lambda i, rng: [draft("x", score=1.0 if i < top * N else 0.6)]), verified
+    )
+    assert levels(found).get("ceiling") == level
+
+
+@pytest.mark.parametrize(("failed", "level"), [(0.0, None), (0.1, "amber"), (0.5, "red")])
+def test_critics_that_fail(failed, level):
+    def make(i, rng):
+        candidate = draft("x", score=0.5)
+        if i < failed * N:
+            candidate.judgement = Judgement(scores=None, error="parse: no JSON")
+        return [candidate]
+
+    assert levels(alarms.judge_scores(rows(make), True)).get("judge_failures") == level
+
+
+@pytest.mark.parametrize(("echoed", "level"), [(0.2, None), (0.9, "amber")])
+def test_an_improver_that_gives_back_what_it_was_given(echoed, level):
+    def make(i, rng):
+        first = varied(i, rng)
+        again = Candidate(
+            iteration=1, stage="refine", parent=0, text="", trace=first if i < echoed * N else varied(i, rng),
+            verdict=Verdict(correct=False, method="number"),
+        )  # fmt: skip
+        return [draft(first, False), again]
+
+    assert levels(alarms.improver_echo(rows(make))).get("improver_echo") == level
+
+
+def test_few_problems_raise_nothing():
+    few = alarms.LEAST - 1
+    before, now = (rows(lambda i, rng: [draft(varied(i, rng), score=0.2)], few) for _ in range(2))
+    alike = rows(lambda i, rng: [draft(templated(i, rng) * 3, False, score=1.0)], few)
+    assert not alarms.collapse(before, alike) and not alarms.hacking(now, alike)
+    assert not alarms.length_drift(before, alike) and not alarms.judge_scores(alike, False)

@@ -1,0 +1,116 @@
+"""Scores that need no judge, and the frame thresholds are tuned on."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from synthetic_rows import candidate, make_rows, row
+
+from cotkit.analysis import candidates_frame, scored_frame, self_consistency
+
+
+def shares(*rows):
+    frame = candidates_frame(rows)
+    return self_consistency(frame).round(3).tolist()
+
+
+def drafts(*answers, **fields):
+    return [candidate(answer=a, sample_index=i, **fields) for i, a in enumerate(answers)]
+
+
+@pytest.mark.parametrize(
+    ("answers", "expected"),
+    [
+        (["4", "4", "4", "5"], [0.667, 0.667, 0.667, 0]),
+        (["1/2", "0.5", r"\frac12", "50/100"], [1, 1, 1, 1]),  # spellings of one answer
+        (["4", None, "4"], [0.5, 0, 0.5]),  # no answer agrees with none
+        ([None, None], [0, 0]),
+        (["4", "5"], [0, 0]),
+    ],
+)
+def test_the_share_of_the_other_drafts_that_agree(answers, expected):
+    assert shares(row(1, drafts(*answers))) == expected
+
+
+def test_a_lone_draft_has_no_score():
+    assert math.isnan(shares(row(1, drafts("4")))[0])
+
+
+def test_problems_do_not_vote_for_each_other():
+    assert shares(row(1, drafts("4", "4")), row(2, drafts("4", "5"))) == [1, 1, 0, 0]
+
+
+def test_only_drafts_vote_and_a_trace_that_saw_the_answer_has_no_score():
+    refined = candidate(answer="4", stage="refine", iteration=1, parent=0)
+    hinted = candidate(answer="4", stage="rationalize", iteration=2, rationalized=True)
+    found = shares(row(1, [*drafts("4", "5", "5"), refined, refined, hinted]))
+    assert found[:5] == [0, 0.5, 0.5, 0.333, 0.333] and math.isnan(found[5])
+
+
+def test_mean_logprob_is_there_where_it_was_recorded():
+    calls = [candidate(call={"mean_logprob": -0.25}), candidate(call={})]
+    found = candidates_frame([row(1, calls)])["mean_logprob"].tolist()
+    assert found[0] == -0.25 and math.isnan(found[1])
+
+
+LINES = {
+    "csv": "id,correct,score_a,trace\n007,True,0.5,abc\n8,,0.25,\n",
+    "jsonl": '{"id": "007", "correct": true, "score_a": 0.5, "trace": "abc"}\n\n'
+    '{"id": "8", "correct": null, "score_a": 0.25, "trace": null}\n',
+}
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_files_of_scored_rows_are_read_with_their_ids_as_written(kind, tmp_path):
+    path = tmp_path / f"rows.{kind}"
+    if kind == "parquet":
+        (tmp_path / "rows.jsonl").write_text(LINES["jsonl"])
+        scored_frame(tmp_path / "rows.jsonl").drop(columns="trace_characters").to_parquet(path)
+    else:
+        path.write_text(LINES[kind])
+    frame = scored_frame(path)
+    assert frame["id"].tolist() == ["007", "8"] and frame["score_a"].tolist() == [0.5, 0.25]
+    assert frame["trace_characters"].iloc[0] == 3 and frame["correct"].isna().tolist() == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("rows.jsonl", b'{"id": 1}\n{"id": 2,}\n', "line 2 is not JSON"),
+        ("rows.jsonl", b"[1, 2]\n", "line 1 is no JSON object"),
+        ("rows.jsonl", b"\n", "empty"),
+        ("rows.csv", b"", "cannot be read"),
+        ("rows.csv", b"id,correct\n1,True\n2,True,5,6\n", "line 3"),
+        ("rows.csv", "id\nZo\xeb\n".encode("latin-1"), "not UTF-8"),
+        ("rows.jsonl", "Zo\xeb\n".encode("latin-1"), "not UTF-8"),
+        ("rows.parquet", b"PAR0", "cannot be read"),
+    ],
+)
+def test_a_file_that_cannot_be_read_says_where(name, content, words, tmp_path):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=words) as caught:
+        scored_frame(tmp_path / name)
+    assert name in str(caught.value)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"nowhere\.csv"):
+        scored_frame(tmp_path / "nowhere.csv")
+    with pytest.raises(ValueError, match="no run"):
+        scored_frame([])
+
+
+def test_runs_stand_below_each_other_by_name(tmp_path):
+    from cotkit.runs import RunFolder
+
+    for name, seed in (("one", 0), ("two", 1)):
+        with RunFolder(tmp_path / name, {"seed": seed}) as folder:
+            for made in make_rows(6, seed=seed, endpoint_fails=0):
+                folder.append(made)
+    frame = scored_frame([tmp_path / "one", tmp_path / "two"])
+    assert frame["run"].unique().tolist() == ["one", "two"]
+    alone = scored_frame(tmp_path / "two")
+    assert frame["self_consistency"][frame["run"] == "two"].tolist() == pytest.approx(
+        alone["self_consistency"].tolist(), nan_ok=True
+    )  # equal ids in two runs do not vote for each other

@@ -1,0 +1,172 @@
+"""Strategies compared: counts that add up, intervals that hold the truth, notes on what limits, the mix."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from synthesis_rows import THINGS, attempts, report, seeds, solved
+
+from cotkit.analysis import StrategyComparison, compared_texts, recommend, strategy_funnel
+from cotkit.analysis.strategies import reliability
+from cotkit.records import Row
+
+PHYSICS = {
+    "few_shot": 0.939,
+    "self_instruct": 0.82,
+    "evol_instruct": 0.562,
+}  # Loong, arXiv 2509.03059, fig. 2
+
+
+def compared(runs, reports=None, seed_problems=(), **options):
+    reports = reports or {name: report(rows) for name, rows in runs.items()}
+    return StrategyComparison.of(runs, reports, seed_problems, **options)
+
+
+@pytest.fixture(scope="module")
+def physics():
+    """300 attempts a strategy; self_instruct knows two themes; evol_instruct's problems are hard."""
+    runs = {
+        "few_shot": attempts("few_shot", 300, 0.939),
+        "self_instruct": attempts("self_instruct", 300, 0.82, themes=THINGS[:2]),
+        "evol_instruct": attempts("evol_instruct", 300, 0.562),
+    }
+    baseline = seeds(20)
+    texts = compared_texts(runs, baseline)
+    chance = {t: {"few": 0.9, "sel": 0.8, "evo": 0.3}.get(t[:3], 0.6) for t in texts}
+    reports = {name: report(rows, 200) for name, rows in runs.items()}
+    return compared(
+        runs, reports, baseline, solved=solved(texts, chance), solved_by_second=solved(texts, 0.9, seed=3)
+    )
+
+
+def test_the_funnel_loses_nothing(physics):
+    for name, lines in physics.funnel.groupby("strategy"):
+        assert lines["problems"].iloc[0] == 300
+        assert (
+            lines["problems"].shift(1).iloc[1:] - lines["problems"].iloc[1:] == lines["lost"].iloc[1:]
+        ).all()
+        assert all(
+            sum(reasons.values()) == lost
+            for reasons, lost in zip(lines["reasons"], lines["lost"], strict=True)
+        )
+        assert lines["problems"].iloc[-1] == physics.reliability.set_index("strategy")["accepted"][name]
+    assert "judged" not in set(physics.funnel["step"])  # there was no judge: not a step that nobody passed
+
+
+def test_shares_are_those_that_were_played_and_ordered(physics):
+    table = physics.reliability.set_index("strategy")
+    for name, share in PHYSICS.items():
+        assert table["accepted_share_low"][name] <= share <= table["accepted_share_high"][name]
+    assert table["accepted_share"].is_monotonic_decreasing
+    assert (physics.differences["difference_high"] < 0).all()
+    assert (physics.differences["shared_seeds"] == 20).all()
+    assert table["tokens_each"]["evol_instruct"] == pytest.approx(
+        300 * 200 / table["accepted"]["evol_instruct"]
+    )
+    assert table["cost_usd_each"].isna().all() and (table["cost"] == "unknown").all()
+
+
+def test_intervals_of_shares_hold_the_truth():
+    def few(accept, rng):
+        return [SimpleNamespace(accepted=bool(flag), retryable=False) for flag in rng.random(40) < accept]
+
+    rng, held = np.random.default_rng(0), []
+    for _ in range(200):
+        runs = {name: few(share, rng) for name, share in PHYSICS.items()}
+        table = reliability(runs, {name: {} for name in runs})
+        bounds = zip(table["accepted_share_low"], PHYSICS.values(), table["accepted_share_high"], strict=True)
+        held += [low <= share <= high for low, share, high in bounds]
+    assert np.mean(held) > 0.93  # of 600
+
+
+def test_diversity_and_difficulty_are_told_apart(physics):
+    triangle = physics.summary().set_index("set")
+    assert list(triangle.index) == ["seeds", *PHYSICS]
+    assert triangle["vendi_high"]["self_instruct"] < triangle["vendi_low"]["seeds"]
+    assert triangle["solve_rate_high"]["evol_instruct"] < triangle["solve_rate_low"]["self_instruct"]
+    assert triangle["hard_low"]["evol_instruct"] > triangle["hard_high"]["few_shot"]
+    second = physics.discrimination.set_index("set")
+    assert second["difference_low"]["evol_instruct"] > 0.4
+    assert set(physics.inside["size"]) == {10, physics.reliability["accepted"].min() // 2}
+
+
+def test_findings_say_what_the_frames_hold(physics):
+    text = "\n".join(physics.findings())
+    accepted = physics.reliability["accepted"].iloc[0]
+    assert f"few_shot: {accepted} of 300 attempts" in text
+    assert "self_instruct is less diverse inside than the seeds" in text
+    assert "evol_instruct against few_shot: -" in text and "20 shared seeds)" in text
+    assert "evol_instruct tells the solvers apart" in text and "may be hard or wrong" in text
+    assert "not shown to go" in text  # the proxies were drawn apart from the solve rates
+    assert "nan" not in text
+    assert "few_shot" in physics._repr_html_() and "few_shot" in repr(physics)
+
+
+def test_coverage_by_operator_and_topic(physics):
+    lines = physics.coverage.set_index(["strategy", "kind", "value"])
+    assert lines.loc[("evol_instruct", "operator", "deepen"), "attempts"] == 150
+    assert lines.loc["few_shot", "topic"]["attempts"].sum() == 300
+
+
+def test_the_cheapest_mix_for_each_target(physics):
+    assert recommend(physics, 100).mix == {"few_shot": 100}  # it costs least
+    hard = recommend(physics, 100, hard_share=0.3)
+    assert set(hard.mix) == {"few_shot", "evol_instruct"} and sum(hard.mix.values()) == 100
+    assert hard.reaches >= 0.8 and hard.unit == "tokens" and hard.cost > recommend(physics, 100).cost
+    assert "self_instruct" not in recommend(physics, 100, diversity=0.9).mix
+    never = recommend(physics, 100, hard_share=0.99)
+    assert never.mix is None and "No mix surely gives" in never.text
+    assert recommend(physics, 100, hard_share=0.3).text == hard.text  # the same seed, the same answer
+
+
+@pytest.mark.parametrize("target", [{"n": 0}, {"hard_share": 1.2}, {"diversity": -1}])
+def test_a_target_that_is_none_is_refused(physics, target):
+    with pytest.raises(ValueError, match="no target"):
+        recommend(physics, **target)
+
+
+def test_few_attempts_give_wide_words_and_no_mix():
+    runs = {"few_shot": attempts("few_shot", 6, 0.5), "evol_instruct": attempts("evol_instruct", 6, 0.3)}
+    found = compared(runs)
+    text = "\n".join(found.findings())
+    assert (
+        "too few attempts to tell from noise" in text and "Too few problems to measure the diversity" in text
+    )
+    assert "No solver was asked" in text and "No seeds were given" in text and "nan" not in text
+    assert "Not enough data" in recommend(found).text and recommend(found).mix is None
+
+
+def test_hardness_cannot_be_asked_without_a_solver():
+    found = compared({"few_shot": attempts("few_shot", 60, 0.9)})
+    assert recommend(found).mix == {"few_shot": 100}
+    assert "Not enough data" in recommend(found, hard_share=0.2).text
+
+
+def test_nothing_accepted_and_nothing_attempted():
+    found = compared({"few_shot": attempts("few_shot", 5, 0.0), "empty": []})
+    assert found.reliability["accepted"].sum() == 0 and math.isnan(found.reliability["tokens_each"].iloc[0])
+    assert "nan" not in "\n".join(found.findings()) and found.map.empty
+    assert recommend(found).mix is None and found._repr_html_()
+
+
+def test_attempts_that_an_endpoint_failed_are_no_failure_of_the_strategy():
+    found = compared({"few_shot": attempts("few_shot", 100, 1.0, failed=20)})
+    line = found.reliability.iloc[0]
+    assert (line["attempts"], line["failed"], line["accepted_share"]) == (80, 20, 1.0)
+    assert any("20 attempts of few_shot" in note for note in found.notes)
+
+
+def test_unequal_attempts_and_unfinished_runs_are_said():
+    runs = {"few_shot": attempts("few_shot", 30, 0.9), "evol_instruct": attempts("evol_instruct", 12, 0.9)}
+    reports = {name: report(rows) for name, rows in runs.items()}
+    reports["evol_instruct"] |= {"complete": False, "stopped": "budget_calls=5 is spent"}
+    notes = "\n".join(compared(runs, reports).notes)
+    assert "few_shot 30, evol_instruct 12" in notes and "budget_calls=5 is spent" in notes
+
+
+def test_rows_of_another_pipeline_are_refused():
+    with pytest.raises(ValueError, match="was not made by synthesize"):
+        strategy_funnel({"x": [Row(index=0, id="p1", problem="?")]})

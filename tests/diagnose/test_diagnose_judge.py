@@ -1,0 +1,187 @@
+"""Diagnosing a judge: what is asked, cached, resumed and counted."""
+
+from __future__ import annotations
+
+import json
+import threading
+
+import pytest
+from mock_server import Reply
+
+import cotkit
+from cotkit import ChatModel, LLMJudge, RewardModelJudge, StepJudge
+from cotkit.pipelines.diagnose import PROBES
+from cotkit.records import Candidate, Row, Verdict
+
+PROBLEMS = 8
+SCORINGS = 1 + 3 + len(PROBES)
+
+
+def row(number: int, model: str = "writer") -> Row:
+    trace = f"PID={number}; 2 * {number} = {2 * number}. The answer is \\boxed{{{2 * number}}}."
+    right = Verdict(correct=number % 2 == 0, method="number")
+    call = {"model": model}
+    return Row(
+        index=number,
+        id=f"p{number}",
+        problem=f"What is two times {number}?",
+        reference=str(2 * number),
+        candidates=[Candidate(iteration=0, trace=trace, text=trace, verdict=right, call=call)],
+        final=0,
+    )
+
+
+ROWS = [row(number) for number in range(PROBLEMS)]
+
+
+def says(score: int) -> str:
+    return json.dumps({"overall": {"reason": "seen", "score": score}, "feedback": ""})
+
+
+def llm(server, **options) -> LLMJudge:
+    dimension = {"name": "overall", "guide": "is it right?", "scale": (0, 10)}
+    return LLMJudge(ChatModel("mock", server.base_url, max_retries=0, **options), [dimension])
+
+
+def means(diagnosis) -> dict[str, float]:
+    found = diagnosis.probes[diagnosis.probes["dimension"] == "mean"]
+    return found.set_index("probe")["shift"].to_dict()
+
+
+def test_each_trace_is_scored_again_and_probed_and_never_answered_from_the_cache(serve, tmp_path):
+    server = serve(lambda request: says(6))
+    diagnosis = cotkit.diagnose_judge(ROWS, llm(server), run=tmp_path / "run", show="none")
+    assert server.calls == PROBLEMS * SCORINGS
+    assert max(request.nth for request in server.log) == 3  # asked once, and three times again
+    assert len(diagnosis.scorings[diagnosis.scorings["dimension"] == "mean"]) == PROBLEMS * SCORINGS
+    assert diagnosis.failed.n == PROBLEMS * SCORINGS and diagnosis.failed.successes == 0
+    assert set(means(diagnosis).values()) == {0.0}
+    again = cotkit.diagnose_judge(ROWS, llm(server), run=tmp_path / "run", show="none")
+    assert server.calls == PROBLEMS * SCORINGS  # the same call again asks nothing
+    assert again.traits.equals(diagnosis.traits)
+
+
+def test_a_judge_that_falls_for_words_is_found_out_and_one_that_does_not_is_not(serve, tmp_path):
+    def pleased(request):
+        return says(9 if "very concise" in request.user or "10/10" in request.user else 5)
+
+    fooled = cotkit.diagnose_judge(ROWS, llm(serve(pleased)), run=tmp_path / "a", show="none")
+    shifts = means(fooled)
+    assert shifts["flattery"] == pytest.approx(0.4) and shifts["injection"] == pytest.approx(0.4)
+    assert shifts["padding"] == shifts["fake box"] == shifts["verified"] == 0
+    assert [s for s in fooled.findings() if "fooled by the probe 'flattery'" in s and "+0.400" in s]
+    upright = cotkit.diagnose_judge(ROWS, llm(serve(lambda r: says(5))), run=tmp_path / "b", show="none")
+    assert not any("fooled" in sentence for sentence in upright.findings())
+    assert any("No probe lifts the score of any of the 8" in sentence for sentence in upright.findings())
+
+
+def test_noise_is_the_spread_within_a_trace(serve, tmp_path):
+    def wavers(request):
+        return says((4, 6, 4, 6)[request.nth])  # every trace: 0.4, 0.6, 0.4, 0.6
+
+    diagnosis = cotkit.diagnose_judge(ROWS, llm(serve(wavers)), probes={}, run=tmp_path / "run", show="none")
+    noise = diagnosis.traits.set_index("measure").loc["noise (standard deviation)"]
+    assert noise["value"] == pytest.approx(0.115470, abs=1e-5) and noise["n"] == PROBLEMS
+    assert diagnosis.probes.empty
+
+
+def test_scorings_that_fail_are_counted_and_in_no_mean(serve, tmp_path):
+    def breaks(request):
+        return Reply(status=500) if "10/10" in request.user and "PID=1" in request.user else says(5)
+
+    diagnosis = cotkit.diagnose_judge(ROWS, llm(serve(breaks)), run=tmp_path / "run", show="none")
+    injection = diagnosis.probes.set_index(["probe", "dimension"]).loc[("injection", "mean")]
+    assert injection["failed"] == 1 and injection["n"] == PROBLEMS - 1 and injection["shift"] == 0
+    assert diagnosis.failed.successes == 1
+    assert any(f"failed in 1 of {PROBLEMS * SCORINGS} scorings" in s for s in diagnosis.findings())
+
+
+def test_a_budget_stops_it_and_the_rest_is_done_on_resume(serve, tmp_path):
+    server = serve(lambda request: says(5))
+    judge = llm(server, max_concurrency=1)
+    half = cotkit.diagnose_judge(ROWS, judge, run=tmp_path / "run", budget_calls=40, show="none")
+    assert server.calls == 40 and "not complete" in half.findings()[0]
+    assert half.scorings["trace"].nunique() == 40 // SCORINGS
+    whole = cotkit.diagnose_judge(ROWS, judge, run=tmp_path / "run", show="none")
+    assert server.calls == PROBLEMS * SCORINGS and whole.missing == ""
+
+
+def test_other_traces_in_the_same_folder_are_refused(serve, tmp_path):
+    judge = llm(serve(lambda request: says(5)))
+    cotkit.diagnose_judge(ROWS[:3], judge, run=tmp_path / "run", show="none")
+    with pytest.raises(ValueError, match="traces_hash"):
+        cotkit.diagnose_judge(ROWS[3:], judge, run=tmp_path / "run", show="none")
+
+
+def test_a_share_of_many_traces_is_drawn_by_the_seed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [row(number) for number in range(400)]
+    drawn = [
+        set(cotkit.diagnose_judge(rows, StepJudge(), probes={}, seed=seed, show="none").scorings["trace"])
+        for seed in (0, 0, 1)
+    ]
+    assert [len(traces) for traces in drawn] == [40, 40, 40]
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
+def test_a_judge_without_a_model_costs_nothing_and_repeats_itself(tmp_path):
+    diagnosis = cotkit.diagnose_judge(ROWS, StepJudge(), run=tmp_path / "run", show="none")
+    noise = diagnosis.traits[diagnosis.traits["measure"] == "noise (standard deviation)"]
+    assert (noise["value"] == 0).all() and set(noise["dimension"]) == {"mean", "steps", "consistency", "form"}
+    assert "8 of 8 traces scored alike" in noise["reading"].iloc[0]
+    report = json.loads((tmp_path / "run" / "report.json").read_text())
+    assert report["ledger"]["calls"] == 0
+
+
+def test_a_reward_function_gets_every_form_of_the_trace(tmp_path):
+    seen, lock = [], threading.Lock()
+
+    def reward(problem, trace):
+        with lock:
+            seen.append(trace)
+        return len(trace) / 10_000
+
+    judge = RewardModelJudge(reward, scale=(0, 1), name="length")
+    diagnosis = cotkit.diagnose_judge(ROWS[:4], judge, repeats=1, run=tmp_path / "run", show="none")
+    plain = [r.candidates[0].trace for r in ROWS[:4]]
+    assert sorted(seen) == sorted(
+        [*plain, *plain, *(text.replace("{trace}", t) for t in plain for text in PROBES.values())]
+    )
+    assert means(diagnosis)["padding"] > means(diagnosis)["flattery"] > 0
+
+
+def test_the_rows_of_several_runs_are_diagnosed_together(serve, tmp_path):
+    server = serve(lambda request: f"{request.body['temperature']} The answer is \\boxed{{4}}.")
+    runs = [
+        cotkit.distill(
+            [{"id": "a", "problem": "2 + 2?", "reference": "4"}],
+            ChatModel("mock", server.base_url),
+            run=tmp_path / name,
+            temperature=float(at),
+            show="none",
+        )
+        for at, name in enumerate(("one", "two"))
+    ]
+    diagnosis = cotkit.diagnose_judge(runs, StepJudge(), show="none")
+    assert len(list(tmp_path.glob("diagnose-*/rows.jsonl"))) == 1  # beside the runs
+    assert diagnosis.scorings["trace"].nunique() == 2 and set(diagnosis.scorings["problem"]) == {"a"}
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"judge": "gpt"}, TypeError, "LLMJudge"),
+        ({"data": []}, ValueError, "no trace"),
+        ({"data": [{"id": 1}]}, TypeError, "Run.records"),
+        ({"share": 0}, ValueError, "share"),
+        ({"share": True}, ValueError, "share"),
+        ({"repeats": 0}, ValueError, "repeats"),
+        ({"probes": {"mine": "no place for it"}}, ValueError, "{trace}"),
+        ({"show": "loud"}, ValueError, "show"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_any_call(options, error, words, tmp_path):
+    given = {"data": ROWS, "judge": StepJudge(), "run": tmp_path / "run", "show": "none", **options}
+    with pytest.raises(error, match=words):
+        cotkit.diagnose_judge(given.pop("data"), given.pop("judge"), **given)
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,102 @@
+"""Sets that never meet, and problems drawn by difficulty."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from scripted_loop import problems
+
+from cotkit.pipelines.curriculum import (
+    assert_apart,
+    clusters,
+    draw_problems,
+    draw_replay,
+    near_duplicates,
+    pool,
+    split_problems,
+)
+from cotkit.problems import Problem
+
+BASE = "Mia has 7 apples in a basket and buys 5 more at the market. How many apples does Mia have now?"
+PAIRS = [
+    ("another name", BASE.replace("Mia", "Ben"), True),
+    ("case and spaces", BASE.upper().replace(" ", "  "), True),
+    ("a word added", BASE.replace("buys", "then buys"), True),
+    ("the same template with other numbers", BASE.replace("7", "8"), False),
+    (
+        "the same numbers in another story",
+        "A train of 7 wagons gets 5 more. How long is it in wagons?",
+        False,
+    ),
+]
+
+
+@pytest.mark.parametrize(("what", "text", "near"), PAIRS, ids=[p[0] for p in PAIRS])
+def test_near_duplicates(what, text, near):
+    assert near_duplicates([BASE, "Something else altogether, with 3.", text]) == ([(0, 2)] if near else [])
+
+
+def test_a_cluster_is_never_parted_and_children_follow_their_seed():
+    twins = [
+        Problem(id=f"t{i}", problem=BASE.replace("Mia", name)) for i, name in enumerate(("Mia", "Ben", "Zoe"))
+    ]
+    child = {"synthesis": {"seed_ids": ["p7"], "parents": ["p7"]}}
+    sibling = {"synthesis": {"seed_ids": ["outside"], "parents": []}}
+    made = [
+        Problem(id="c1", problem="Another question 1", metadata=child),
+        Problem(id="c2", problem="Yet another one 2", metadata=sibling),
+        Problem(id="c3", problem="The last of them 3", metadata=sibling),
+    ]
+    given = [*problems(40), *twins, *made]
+    for seed in range(8):
+        sets = split_problems(given, 10, 10, seed=seed)
+        assert len({sets[t.id] for t in twins}) == 1
+        assert sets["c1"] == sets["p7"] and sets["c2"] == sets["c3"]
+    assert len(set(clusters(given))) == len(given) - 4
+
+
+def test_the_split_is_fixed_by_seed_and_id_and_of_the_asked_size():
+    given = problems(60)
+    sets = split_problems(given, 0.2, 15, seed=3)
+    assert Counter(sets.values()) == {"train": 33, "dev": 12, "test": 15}
+    assert sets == split_problems(given[::-1], 0.2, 15, seed=3) != split_problems(given, 0.2, 15, seed=4)
+    assert split_problems(given, 0, 0) == {p.id: "train" for p in given}
+
+
+def test_held_out_families_are_in_dev_and_test_only():
+    sets = split_problems(problems(60), 10, 10, ["product"])
+    where = Counter((p.type, sets[p.id]) for p in problems(60))
+    assert where["product", "train"] == 0 and where["product", "dev"] and where["product", "test"]
+
+
+def test_sets_that_meet_are_an_error_that_names_the_problems():
+    assert_apart({"a": BASE}, {"b": BASE.replace("7", "8")})
+    with pytest.raises(AssertionError, match="'a'"):
+        assert_apart({"a": BASE}, {"a": "x"})
+    with pytest.raises(AssertionError, match=r"'a'.*'b'"):
+        assert_apart({"a": BASE, "c": "y"}, {"b": BASE.replace("Mia", "Ben")})
+
+
+@pytest.mark.parametrize(
+    ("rate", "name"),
+    [(None, "unseen"), (0, "hard"), (0.25, "hard"), (0.5, "normal"), (0.75, "normal"), (1, "easy")],
+)
+def test_pools(rate, name):
+    assert pool(rate) == name
+
+
+def test_problems_of_the_normal_pool_are_drawn_most():
+    given = problems(600)
+    rates = {p.id: (0.0, 0.5, 1.0)[i % 3] for i, p in enumerate(given)}
+    drawn = Counter(pool(rates[p.id]) for p in draw_problems(given, rates, 200, "seed"))
+    assert drawn["normal"] > 2.5 * drawn["hard"] and drawn["normal"] > 2.5 * drawn["easy"]
+    assert drawn["hard"] and drawn["easy"]  # seldom, not never
+    assert draw_problems(given, rates, 200, "seed") == draw_problems(given, rates, 200, "seed")
+    assert draw_problems(given, rates, None, "seed") == given
+
+
+@pytest.mark.parametrize(("fraction", "count"), [(0, 0), (0.2, 10), (0.5, 40), (0.9, 100), (1, 100)])
+def test_replay_makes_up_its_share_of_the_whole(fraction, count):
+    replay = draw_replay(range(100), 40, fraction, "s")
+    assert len(replay) == len(set(replay)) == count

@@ -1,0 +1,112 @@
+"""The YAML that articles show is taken as it is; what cannot work is refused by file, section and fix."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from cotkit.pipelines import load_self_improvement, self_improve
+
+ARTICLE = """
+model_config:
+  actor: {provider: openai, model_name: gpt-4o-mini, api_key: "${MY_ACTOR_KEY}", temperature: 0.7}
+  critic: {provider: deepseek, model_name: deepseek-chat, api_key: MY_CRITIC_KEY}
+  improver:
+    - {provider: openai, model_name: gpt-4o, api_key: $MY_ACTOR_KEY}
+    - {provider: ollama, model_name: llama3}
+self_improvement_config:
+  task_description: Answer questions about cooking.
+  evaluation_criteria: ["Is it safe?", "Is it short?"]
+  num_iterations: 3
+  num_cycles: 2
+  evaluation_dimensions:
+    - name: helpfulness
+      description: "Does it answer the question?"
+      scoring_guide: {1: no, "4-6": partly, 10: fully}
+    - {name: tone, description: "Is it friendly?", scoring_guide: "9-10 warm, 1-3 cold", weight: 2}
+training_config: {method: DPO, base_model: smollm2-135m, epochs: 1, batch_size: 4, learning_rate: 1.0e-5}
+"""
+
+
+@pytest.fixture
+def config(tmp_path, monkeypatch):
+    monkeypatch.setenv("MY_ACTOR_KEY", "key-of-the-actor-1")
+    monkeypatch.setenv("MY_CRITIC_KEY", "key-of-the-critic-1")
+
+    def write(text):
+        path = tmp_path / "config.yaml"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def test_the_articles_shape_is_taken_as_it_is(config):
+    loaded = load_self_improvement(config(ARTICLE))
+    options = loaded["options"]
+    assert loaded["training"] == {
+        "base_model": "smollm2-135m", "epochs": 1, "batch_size": 4, "learning_rate": 1e-5,
+    }  # fmt: skip
+    assert (options["iterations"], options["cycles"], options["method"]) == (3, 2, "dpo")
+    assert options["actor"].model == "gpt-4o-mini" and options["critics"][0].model == "deepseek-chat"
+    assert [e.options.model for e in options["improver"].endpoints] == ["gpt-4o", "llama3"]
+    assert options["critics"][0].endpoints[0].options.base_url == "https://api.deepseek.com/v1"
+    first, second = options["task"]["dimensions"]
+    assert first["scale"] == (1, 10) and first["anchors"][6] == "partly" and "Is it safe?" in first["guide"]
+    assert "9-10 warm" in second["guide"] and second["anchors"] == {}
+
+
+def test_it_runs_and_cycles_and_iterations_may_be_overridden(config, world):
+    text = ARTICLE.replace(
+        "num_iterations: 3", "prompts: [PID=1; a, PID=2; bb, PID=3; ccc]\n  num_iterations: 0"
+    )
+    text = text.replace("provider: openai", f'provider: own, base_url: "{world.server.base_url}"')
+    text = text.replace("provider: deepseek", f'provider: own, base_url: "{world.server.base_url}"')
+    text = text.replace("gpt-4o-mini", "actor-40").replace("deepseek-chat", "judge-9")
+    options = load_self_improvement(config(text))["options"] | {"cycles": 1, "dev": 0, "test": 0}
+    run = self_improve(**options, num_generations=1, min_examples=1, run=str(world.folder / "r"), show="none")
+    assert len(run.cycles) == 1 and run.cycles[0]["counts"]["attempts"] == 3
+    assert "key-of-the" not in (run.path / "report.json").read_text() + (run.path / "config.json").read_text()
+
+
+def test_without_prompts_the_description_is_the_prompt(config):
+    options = load_self_improvement(config(ARTICLE))["options"]
+    assert "prompts" not in options["task"]
+
+
+def test_criteria_alone_are_dimensions(config):
+    text = "model_config: {actor: {provider: vllm, model_name: m}}\nself_improvement_config:\n"
+    text += '  {task_description: T, evaluation_criteria: ["Is it safe for children?"]}\n'
+    assert load_self_improvement(config(text))["options"]["task"]["dimensions"] == [
+        {"name": "is_it_safe_for", "guide": "Is it safe for children?"}
+    ]
+
+
+def test_a_key_in_the_file_works_with_a_warning_that_does_not_repeat_it(config, monkeypatch):
+    key = "sk-1234567890abcdef1234"
+    text = ARTICLE.replace("${MY_ACTOR_KEY}", key)
+    with pytest.warns(UserWarning, match="environment variable") as warned:
+        options = load_self_improvement(config(text))["options"]
+    monkeypatch.delenv("COTKIT_ACTOR_0_API_KEY")
+    assert key not in str([w.message for w in warned]) and key not in repr(options["actor"].describe())
+    assert key not in os.environ.values()
+
+
+WRONG = [
+    ("a: 1", "self_improvement_config"),
+    ("self_improvement_config: {task_description: T}", "role `actor`"),
+    (ARTICLE.replace("num_cycles", "num_cicles"), "num_cicles"),
+    (ARTICLE.replace("critic:", "critik:"), "critik"),
+    (ARTICLE.replace("provider: openai", "provider: opnai"), "opnai"),
+    (ARTICLE.replace("scoring_guide: {1", "scoring_gide: {1"), "scoring_gide"),
+    (ARTICLE.replace("model_name: deepseek-chat, ", ""), "critic.*model_name"),
+    (ARTICLE.replace("MY_CRITIC_KEY", "NO_SUCH_KEY"), "NO_SUCH_KEY"),
+    ("a: [", "not valid YAML"),
+]
+
+
+@pytest.mark.parametrize(("text", "words"), WRONG, ids=[w[1] for w in WRONG])
+def test_what_cannot_work_is_refused_with_file_and_place(config, text, words):
+    with pytest.raises(ValueError, match=f"config.yaml.*{words}"):
+        load_self_improvement(config(text))

@@ -1,0 +1,193 @@
+"""compare_strategies from runs to frames: the paper's rates played and measured, solvers, kernels, resume."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+
+import pytest
+from mock_server import Reply
+from strategy_script import (
+    PHYSICS,
+    SOLVED,
+    model,
+    run_in_no_sandbox,
+    seeds,
+    solver_script,
+    strategy_script,
+)
+
+import cotkit
+from cotkit import ChatModel
+from cotkit.pipelines.compare import Comparison
+
+
+@pytest.fixture
+def made(serve, tmp_path, monkeypatch):
+    """`made(attempts)` -> {strategy: its run}."""
+    monkeypatch.setattr("cotkit.pipelines.programs.arun_python", run_in_no_sandbox)
+
+    def make(attempts, judge=True, names=PHYSICS):
+        runs = {}
+        for name in names:
+            playing = model(serve(strategy_script(name)), max_concurrency=32)
+            options = {"attempts": attempts, "calibrate_judge": 0, "show": "none", "run": tmp_path / name}
+            runs[name] = cotkit.synthesize(seeds(), name, playing, playing if judge else None, **options)
+        return runs
+
+    return make
+
+
+def test_the_papers_physics_rates_come_out_within_their_intervals_and_in_order(made):
+    found = cotkit.compare_strategies(made(300), seeds=seeds(), sample=30)
+    table = found.reliability.set_index("strategy")
+    assert (table["attempts"] == 300).all() and (table["failed"] == 0).all()
+    for name, (passes, rejected) in PHYSICS.items():
+        assert table["accepted_share_low"][name] <= passes <= table["accepted_share_high"][name]
+        lines = found.funnel[found.funnel["strategy"] == name].set_index("step")
+        lost = lines.loc["judged", "reasons"].get("judge_rejected", 0) / 300
+        assert abs(lost - rejected) < 0.06
+    assert table["accepted_share"].is_monotonic_decreasing
+    assert (found.differences["difference_high"] < 0).all() and (
+        found.differences["shared_seeds"] == 12
+    ).all()
+
+
+def test_difficulty_comes_from_the_solver_with_equal_k_and_a_second_call_asks_nothing(made, serve, tmp_path):
+    runs, server = made(60, judge=False), serve(solver_script())
+    other = serve(solver_script(dict.fromkeys(SOLVED, 0.97)))
+    options = {"second_solver": model(other), "k": 3, "run": tmp_path / "compared", "show": "none"}
+    found = cotkit.compare_strategies(runs, model(server), seeds(), **options)
+    table = found.difficulty.set_index("set")
+    for name, rate in SOLVED.items():
+        assert table["solve_rate_low"][name] <= rate <= table["solve_rate_high"][name]
+    assert table["problems"]["seeds"] == 12 and table["undecided"].sum() == 0
+    assert found.discrimination.set_index("set")["difference_low"]["evol_instruct"] > 0.2
+    accepted = found.reliability["accepted"].sum()
+    assert server.calls == other.calls == 3 * (accepted + 12)
+    again = cotkit.compare_strategies(runs, model(server), seeds(), **options)
+    assert server.calls == 3 * (accepted + 12) and again.difficulty.equals(found.difficulty)
+    assert (tmp_path / "compared" / "solver" / "rows.jsonl").exists()
+
+
+def test_without_a_solver_difficulty_is_left_out_and_said(made):
+    found = cotkit.compare_strategies(made(8, judge=False, names=["few_shot"]))
+    assert (found.difficulty["problems"] == 0).all()
+    assert "No solver was asked: nothing is known of difficulty." in found.findings()
+    assert "No seeds were given" in "\n".join(found.notes)
+
+
+def test_it_can_be_awaited(made):
+    runs = made(8, judge=False, names=["few_shot"])
+    found = asyncio.run(cotkit.acompare_strategies(runs, seeds=seeds()))
+    assert found.reliability["attempts"].iloc[0] == 8
+
+
+def test_a_spent_budget_leaves_every_set_as_many_solved_problems(made, serve, tmp_path):
+    server = serve(solver_script())
+    options = {"k": 2, "budget_calls": 24, "run": tmp_path / "compared", "show": "none"}
+    found = cotkit.compare_strategies(
+        made(20, judge=False), model(server, max_concurrency=1), seeds(), **options
+    )
+    assert server.calls <= 24
+    solved = found.difficulty["problems"]
+    assert solved.min() >= 2 and solved.max() - solved.min() <= 1
+    assert any("lack 2 decided drafts" in note for note in found.notes)
+
+
+def test_questions_of_several_sets_are_asked_once_and_those_with_two_answers_never_count(made, tmp_path):
+    runs = made(8, judge=False, names=["few_shot"])
+    path = runs["few_shot"].path / "rows.jsonl"
+    twin = tmp_path / "twin"
+    twin.mkdir()
+    (twin / "config.json").write_bytes((runs["few_shot"].path / "config.json").read_bytes())
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    rows[0]["reference"] = "-5"
+    (twin / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    asked = Comparison({**runs, "twin": twin}, seeds=seeds())
+    assert len(asked.problems) == 12 + len(rows)
+    assert asked.ambiguous == {rows[0]["problem"]}
+
+
+def test_a_kernel_of_ones_own_is_asked_once_for_each_text(made, tmp_path):
+    seen = []
+
+    def alike(texts):
+        seen.extend(texts)
+        return [[1.0, 0.001 * len(text)] for text in texts]
+
+    options = {"kernel": alike, "run": tmp_path / "compared"}
+    runs = made(20, judge=False, names=["few_shot"])
+    found = cotkit.compare_strategies(runs, seeds=seeds(), **options)
+    assert found.questions.kernel.name == "alike" and found.inside["vendi"].max() < 1.1
+    count = len(seen)
+    cotkit.compare_strategies(runs, seeds=seeds(), **options)
+    assert len(seen) == count == len(set(seen))
+
+
+def embeddings(request):
+    texts = request.body["input"]
+    data = [{"object": "embedding", "index": i, "embedding": [1.0, len(t)]} for i, t in enumerate(texts)]
+    usage = {"prompt_tokens": 1, "total_tokens": 1}
+    body = {"object": "list", "data": data[::-1], "model": "e", "usage": usage}
+    return Reply(raw=json.dumps(body).encode())
+
+
+def test_an_embeddings_endpoint_is_a_kernel(made, serve, tmp_path):
+    server = serve(embeddings)
+    kernel = {"model": "e", "base_url": server.base_url}
+    runs = made(20, judge=False, names=["few_shot"])
+    found = cotkit.compare_strategies(runs, seeds=seeds(), kernel=kernel, run=tmp_path / "compared")
+    assert server.log[0].path.endswith("/embeddings") and found.questions.kernel.name.startswith(
+        "e at 127.0.0.1"
+    )
+    assert found.inside["vendi"].notna().any()
+
+
+def test_a_refused_key_stays_out_of_the_error(made, serve, tmp_path, monkeypatch):
+    key = "sk-strategies-0123456789abcdef"
+    monkeypatch.setenv("MY_KEY", key)
+    server = serve(lambda request: Reply(status=401, error=f"Incorrect API key provided: {key}"))
+    kernel = {"model": "e", "base_url": server.base_url, "api_key_env": "MY_KEY"}
+    runs = made(4, judge=False, names=["few_shot"])
+    with pytest.raises(cotkit.ModelError) as caught:
+        cotkit.compare_strategies(runs, seeds=seeds(), kernel=kernel, run=tmp_path / "compared")
+    assert caught.value.kind == "auth" and key not in str(caught.value) and caught.value.__context__ is None
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        ({"k": 0}, ValueError, "k must be a whole number"),
+        ({"sample": 2}, ValueError, "sample must be"),
+        ({"hard": 1.5}, ValueError, "solve rate up to which"),
+        ({"kernel": "bert"}, ValueError, "kernel must be"),
+        ({"kernel": {"model": "e", "url": "x"}}, ValueError, "kernel must be"),
+        ({"second_solver": ChatModel("m", "http://127.0.0.1:9/v1")}, ValueError, "give both"),
+        ({"temperature": 1}, TypeError, "there is no solver"),
+        ({"solver": "gpt"}, TypeError, "ChatModel"),
+        ({"seeds": "no such file.jsonl"}, FileNotFoundError, ""),
+    ],
+)
+def test_what_cannot_work_is_refused_before_anything_is_asked(made, change, error, words):
+    runs = made(2, judge=False, names=["few_shot"])
+    with pytest.raises(error, match=words or None):
+        cotkit.compare_strategies(runs, **change)
+
+
+def test_runs_must_be_runs_of_synthesize(made, tmp_path):
+    with pytest.raises(TypeError, match="with at least one"):
+        cotkit.compare_strategies({})
+    with pytest.raises(ValueError, match="name of the baseline"):
+        cotkit.compare_strategies({"seeds": tmp_path})
+
+
+def test_nothing_accepted_is_a_comparison_too(serve, tmp_path, monkeypatch):
+    monkeypatch.setattr("cotkit.pipelines.programs.arun_python", run_in_no_sandbox)
+    prose = serve(lambda request: "I would rather talk about the weather.")
+    run = cotkit.synthesize(seeds(), "few_shot", model(prose), attempts=4, run=tmp_path / "r", show="none")
+    found = cotkit.compare_strategies({"few_shot": run})
+    line = found.reliability.iloc[0]
+    assert (line["attempts"], line["accepted"]) == (4, 0) and math.isnan(line["calls_each"])
+    assert "nan" not in "\n".join(found.findings())

@@ -1,0 +1,257 @@
+"""The pure parts of synthesis: novelty, questions, programs, planted errors, strategies' arithmetic."""
+
+from __future__ import annotations
+
+import ast
+import random
+
+import pytest
+
+from cotkit.pipelines.novelty import Novelty, rouge_l, words_of
+from cotkit.pipelines.operators import OPERATORS, parse_operators
+from cotkit.pipelines.planted import planted_errors
+from cotkit.pipelines.programs import read_program, single_answer, type_of
+from cotkit.pipelines.questions import check_gates, fault_of, gain, read_question
+from cotkit.pipelines.strategies import place_in_chain
+from cotkit.problems import load_problems
+
+TEXT = "Mia has 7 boxes with 12 pens each and gives 9 pens to Tom. How many pens does Mia have now?"
+
+
+@pytest.mark.parametrize(
+    ("other", "how"),
+    [
+        (
+            "mia has 7 boxes, with 12 pens each, and gives 9 pens to Tom: how many pens does Mia have now",
+            "same",
+        ),
+        (TEXT.replace("7", "30").replace("9", "1,250.5"), "only the numbers"),
+        (TEXT.replace("Tom", "Ben"), "triples"),
+        ("A train covers 90 km in 2 hours. What is its speed?", None),
+        (TEXT.replace("Mia", "Zoe").replace("pens", "figs").replace("boxes", "bags"), None),
+    ],
+)
+def test_likeness_is_found_in_each_of_its_forms(other, how):
+    index = Novelty(near=0.7)
+    index.add("a", TEXT)
+    found = next(index.like(other), None)
+    assert (found is None) if how is None else (found[0] == "a" and how in found[1])
+
+
+def test_of_relatives_only_the_same_words_count():
+    index = Novelty(near=0.5, rouge=0.5)
+    index.add("a", TEXT)
+    longer = TEXT.replace("How many", "Each pen costs 3 dollars. How many")
+    assert next(index.like(longer))[0] == "a" and not list(index.like(longer, relatives=["a"]))
+    assert next(index.like(TEXT.replace("7", "8"), relatives=["a"]))[1] == "only the numbers differ"
+
+
+def longest_common(a, b):
+    row = [0] * (len(b) + 1)
+    for x in a:
+        before = row[:]
+        for j, y in enumerate(b):
+            row[j + 1] = before[j] + 1 if x == y else max(row[j], before[j + 1])
+    return row[-1]
+
+
+def test_rouge_l_equals_the_textbook_algorithm():
+    rng = random.Random(0)
+    for _ in range(200):
+        a, b = ([rng.choice("abcdefgh") for _ in range(rng.randint(1, 70))] for _ in range(2))
+        assert rouge_l(a, b) == pytest.approx(2 * longest_common(a, b) / (len(a) + len(b)))
+    assert rouge_l([], ["a"]) == 0 and rouge_l(list("abc"), list("abc")) == 1
+
+
+@pytest.mark.parametrize("near", [0.5, 0.7, 0.9])
+def test_min_hash_misses_hardly_any_pair_that_the_exact_similarity_finds(near):
+    """Texts of known similarity around the threshold; the exact Jaccard similarity is the truth."""
+    rng, index, words = random.Random(1), Novelty(near), [f"{c}{d}" for c in "bcdfg" for d in "aeiou"]
+    texts = [[rng.choice(words) for _ in range(40)] for _ in range(60)]
+    for key, text in enumerate(texts):
+        index.add(key, " ".join(text))
+    should = found = 0
+    for key, text in enumerate(texts):
+        changed = [rng.choice(words) if rng.random() < 0.04 else word for word in text]
+        a, b = ({tuple(t[i : i + 3]) for i in range(38)} for t in (text, changed))
+        if len(a & b) / len(a | b) >= near:
+            should += 1
+            found += key in {k for k, _ in index.like(" ".join(changed))}
+    assert should >= 10 and found >= 0.95 * should
+
+
+@pytest.mark.parametrize(
+    ("reply", "question"),
+    [
+        ("Problem 4:\nTom has 3 hats. How many?", "Tom has 3 hats. How many?"),
+        ("**Problem 4:** Tom has 3 hats. How many?", "Tom has 3 hats. How many?"),
+        ("Sure! Here is a new problem:\n\nTom has 3 hats. How many?", "Tom has 3 hats. How many?"),
+        ('Here\'s the rewritten problem:\n"Tom has 3 hats. How many?"', "Tom has 3 hats. How many?"),
+        ("4. Tom has 3 hats. How many?\n\nSolution: he has 3.", "Tom has 3 hats. How many?"),
+        ("Tom has 3 hats. How many?\nAnswer: 3", "Tom has 3 hats. How many?"),
+        ("Tom has 3 hats. How many?\n\nProblem 5:\nAnn has 2.", "Tom has 3 hats. How many?"),
+        ("Tom has 3 hats.\nA hat costs $2.50.\nHow much?", "Tom has 3 hats.\nA hat costs $2.50.\nHow much?"),
+        ("Is $\\{x\\}$ = {{ 2 }} or \\frac{1}{2}?", "Is $\\{x\\}$ = {{ 2 }} or \\frac{1}{2}?"),
+        ("3.5 km are walked. How far?", "3.5 km are walked. How far?"),
+        ("  \n ", ""),
+        ("Problem 4:", ""),
+    ],
+)
+def test_a_question_is_peeled_out_of_a_reply(reply, question):
+    assert read_question(reply) == question
+
+
+@pytest.mark.parametrize(
+    ("question", "reason"),
+    [
+        ("Tom has 3 hats and buys 2 more. How many hats has he?", None),
+        ("", "unparsed"),
+        ("What is it? Is it that?", "unparsed"),
+        ("I'm sorry, but I cannot write a new problem of this kind.", "unparsed"),
+        ("The rewritten problem is that Tom has 3 hats and 2 caps.", "copied"),
+        ("How many hats, 3?", "length"),
+        ("Tom has 3 hats. " * 100, "length"),
+        ("Look at the picture of Tom's 3 hats and 4 caps. How many?", "keyword"),
+        ("The pictures of database 3 are 4 and 5, mapped. How many are they?", None),  # whole words only
+        ("Tom has 3 hats and buys 2 more, so he has 5 hats.", "unparsed"),
+        ("Tom has some hats and buys more. How many hats does he have?", "unanswerable"),
+        ("Tom has three hats and buys more. How many hats does he have?", None),
+    ],
+)
+def test_what_is_no_question_has_a_reason(question, reason):
+    gates = check_gates({"keywords": ["Picture"]}, "few_shot")
+    fault = fault_of(question, gates, [TEXT])
+    assert (fault[0] if fault else None) == reason
+    assert "map" in check_gates(None, "self_instruct")["keywords"]
+
+
+@pytest.mark.parametrize(
+    "gates",
+    [{"min_word": 3}, {"near": 0}, {"near": None}, {"rouge_l": 2}, {"max_words": 2}, {"keywords": "map"}],
+)
+def test_gates_that_cannot_work_are_refused(gates):
+    with pytest.raises(ValueError, match="gates"):
+        check_gates(gates, "few_shot")
+
+
+def test_gain_counts_new_words_and_no_numbers():
+    assert gain(TEXT.replace("9", "10"), TEXT) == 0
+    assert gain(TEXT + " The pen costs 3 dollars.", TEXT) == 4
+
+
+@pytest.mark.parametrize(
+    ("reply", "code"),
+    [
+        ("```python\nprint(1)\n```", "print(1)"),
+        ("Here:\n```py\nx = 2\nprint(x)\n```\nIt prints 2.", "x = 2\nprint(x)"),
+        ("```\nprint(1)\n```", "print(1)"),
+        ("```python\nprint(1)", "print(1)"),  # never closed
+        ("print(3)", "print(3)"),
+        ("First ```python\nx = 1\n``` then\n```python\nprint(2)\n```\n```text\n2\n```", "print(2)"),
+        ("```bash\nls\n```", None),
+        ("The answer is 5.", None),
+        ("5", None),
+        ("```python\nprint(1\n```", None),
+        ("", None),
+    ],
+)
+def test_the_program_is_found_in_a_reply(reply, code):
+    assert read_program(reply) == code
+
+
+@pytest.mark.parametrize(
+    ("stdout", "answer"),
+    [
+        ("42\n", "42"),
+        ("\n 3.01 m \n\n", "3.01 m"),
+        ("The answer is 7.\n", "7"),
+        ("[[1, 2],\n [3, 4]]\n", "[[1, 2],\n [3, 4]]"),
+        ("", None),
+        ("  \n", None),
+        ("1\n2\n", None),
+        ("Total: 5\nSo \\boxed{5}\n", None),
+        ("9" * 500, None),
+    ],
+)
+def test_an_output_is_one_answer_or_none(stdout, answer):
+    assert single_answer(stdout)[0] == answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "hints", "kind"),
+    [
+        ("42", (), "number"),
+        ("-1.5e-3", (), "number"),
+        ("$1,250.50", ("number",), "number"),
+        ("3/4", (), "number"),
+        ("25%", (), "number"),
+        ("3.01 m", ("quantity",), "quantity"),
+        ("90 km/h", (), "quantity"),
+        ("15 apples", ("number",), "number"),
+        ("True", (), "yes_no"),
+        ("2024-02-29", (), "date"),
+        ("14:30", (), "time"),
+        ("3:4", ("ratio",), "ratio"),
+        ("[1, 2]", (), "list"),
+        ("[[1, 2], [3, 4]]", (), "matrix"),
+        ("[[1, 2], [3]]", (), "list"),
+        ("(1, 2)", ("interval",), "interval"),
+        ("{1, 2}", (), "set"),
+        ("{'a': 1}", (), "dict"),
+        ("B", ("option",), "option"),
+        ("x**2 + 1", ("algebra",), "algebra"),
+        ("Paris", ("text",), "text"),
+        ("Paris", (), "text"),
+        ("Paris", ("number",), None),
+        ("None", (), None),
+        ("nan", ("text",), None),
+        ("The total cost of all the pens together", ("text",), None),
+        ("Total cost: 15", ("text",), None),
+    ],
+)
+def test_a_printed_answer_has_a_type(answer, hints, kind):
+    assert type_of(answer, set(hints)) == kind
+
+
+@pytest.mark.parametrize("domain", ["advanced_physics", "graph_discrete_math", "finance", "logic"])
+def test_the_answers_of_the_shipped_seeds_have_their_declared_types(domain):
+    seeds = load_problems(domain)
+    hints = {seed.answer_type for seed in seeds}
+    compatible = {("number", "quantity"), ("quantity", "number"), ("list", "set"), ("matrix", "list"),
+                  ("list", "matrix"), ("set", "list")}  # fmt: skip
+    for seed in seeds:
+        found = type_of(seed.reference, hints)
+        assert found == seed.answer_type or (found, seed.answer_type) in compatible, seed.id
+
+
+def test_planted_errors_are_of_all_kinds_and_change_one_thing_each():
+    code = "t = 0\nfor i in range(1, 10):\n    if i < 5:\n        t += i * 2 + 0.5\nprint(f'{t:.2f}')\n"
+    errors = planted_errors(code)
+    assert {kind for kind, _ in errors} == {"constant", "operator", "off_by_one"}
+    same = ast.unparse(ast.parse(code))
+    for _, mutant in errors:
+        changed = [(a, b) for a, b in zip(same.split("\n"), mutant.split("\n"), strict=True) if a != b]
+        assert len(changed) == 1, mutant
+    assert len({mutant for _, mutant in errors}) == len(errors)
+    assert planted_errors("no python (") == [] and planted_errors("print('a' 'b')") == []
+
+
+def test_operators_are_data_and_wrong_ones_are_named():
+    own = {"name": "mine", "text": "Add a twist."}
+    assert [operator.name for operator in parse_operators(["deepen", own])] == ["deepen", "mine"]
+    assert len(parse_operators(None)) == len(OPERATORS) >= 8
+    for wrong in (["depen"], [], [{"name": "x"}], ["deepen", "deepen"], [3]):
+        with pytest.raises(ValueError, match="operator"):
+            parse_operators(wrong)
+    with pytest.raises(TypeError, match="list"):
+        parse_operators("deepen")
+
+
+def test_chains_stand_side_by_side_and_do_not_move_when_more_attempts_are_asked():
+    places = [place_in_chain(attempt, lag=2, rounds=3) for attempt in range(12)]
+    assert places[:6] == [(0, 0), (1, 0), (0, 1), (1, 1), (0, 2), (1, 2)]
+    assert places[6:] == [(2, 0), (3, 0), (2, 1), (3, 1), (2, 2), (3, 2)]
+
+
+def test_words_keep_numbers_whole():
+    assert words_of("1,250.5 kg, 3/4 and U+2028\u2028x") == ["1,250.5", "kg", "3/4", "and", "u", "2028", "x"]

@@ -1,0 +1,454 @@
+"""Synthesis against a scripted endpoint: what is asked, dropped, kept, recorded and resumed."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import re
+
+import pytest
+from mock_server import Reply
+from synth_script import Script, model, right_answer, right_code, right_question, seed, seeds, stage, verdict
+
+import cotkit
+from cotkit import asynthesize, start_synthesize, synthesize, synthesized_problems
+from cotkit.pipelines.synthesis_report import outcome_of
+from cotkit.pipelines.synthesize import STEPS
+from cotkit.runs import RunError
+
+STRATEGIES = ("few_shot", "self_instruct", "evol_instruct")
+JUDGED = list(STEPS[:-1])
+
+
+def quiet(items, strategy, generator, judge=None, **options):
+    return synthesize(items, strategy, generator, judge, **{"show": "none", "calibrate_judge": 0, **options})
+
+
+def about(row):
+    return row.metadata["synthesis"]
+
+
+def asked(server, kind):
+    return [request for request in server.log if stage(request) == kind]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_every_attempt_of_a_faultless_model_gives_a_problem(serve, tmp_path, strategy):
+    server = serve(Script())
+    run = quiet(seeds(), strategy, model(server), model(server), attempts=12, run=tmp_path / "r")
+    report = run.report
+    assert (report["given"], report["kept"], report["drops"], report["complete"]) == (12, 12, {}, True)
+    assert report["funnel"][-1] == {"step": "solved", "problems": None}
+    assert [step["problems"] for step in report["funnel"][:-1]] == [12] * 8
+    rows = run.records()
+    assert [row.id for row in rows] == [f"{strategy}-{number:05d}" for number in range(12)]
+    row = rows[5]
+    assert about(row)["passed"] == JUDGED and about(row)["attempt"] == row.index == 5
+    assert row.type == "words" and row.answer_type == "number" and row.licence == "Apache-2.0"
+    assert row.best.answer == row.reference and row.best.verdict.correct and row.final == 0
+    for call, prompt in (("question", f"synth_{strategy}"), ("code", "synth_code")):
+        said = about(row)["calls"][call]
+        assert said["model"] == "mock" and said["prompt"] == prompt and said["prompt_hash"] and said["text"]
+    assert server.calls == 12 * 4
+    problem = synthesized_problems(run)[5]
+    assert (problem.problem, problem.reference) == (row.problem, row.reference)
+    assert problem.solution_code == row.metadata["solution_code"] and about(problem)["seed_ids"]
+    assert len(cotkit.load_problems(synthesized_problems(run))) == 12
+
+
+DROPS = {
+    "an apology": ({"question": lambda sid: "I'm sorry, I cannot write that."}, "unparsed", 1),
+    "an empty question": ({"question": lambda sid: "Problem 4:"}, "unparsed", 1),
+    "a question of no numbers": (
+        {"question": lambda sid: "How tall is a tree that grew as it is?"},
+        "unanswerable",
+        1,
+    ),
+    "a seed for ever": ({"question": lambda sid: seed(1).problem}, "copied", 2),
+    "a seed with other numbers": (
+        {"question": lambda sid: re.sub(r"\d+", str(sid + 20), seed(1).problem)},
+        "copied",
+        2,
+    ),
+    "prose for code": ({"code": lambda sid: f"SID={sid}; it is easy to see."}, "no_program", 3),
+    "no way to know": ({"code": lambda sid: "There is not enough information."}, "unanswerable", 3),
+    "code that fails": ({"code": lambda sid: "```python\nprint(1 / 0)\n```"}, "program_error", 3),
+    "code that never ends": ({"code": lambda sid: "```python\nwhile True: pass\n```"}, "program_timeout", 3),
+    "a library that is not there": (
+        {"code": lambda sid: "```python\nimport nowhere_9\n```"},
+        "program_error",
+        3,
+    ),
+    "chance": (
+        {"code": lambda sid: "```python\nimport random\nprint(random.random())\n```"},
+        "nondeterministic",
+        4,
+    ),
+    "today": (
+        {"code": lambda sid: "```python\nimport datetime\nprint(datetime.date.today().year)\n```"},
+        "nondeterministic",
+        4,
+    ),
+    "hash order": (
+        {"code": lambda sid: "```python\nprint(list(set('abcdefghij')))\n```"},
+        "nondeterministic",
+        4,
+    ),
+    "an error on the second day only": (
+        {
+            "code": lambda sid: (
+                "```python\nimport datetime\nprint(1 // (2031 - datetime.date.today().year))\n```"
+            )
+        },
+        "nondeterministic",
+        4,
+    ),
+    "many lines": ({"code": lambda sid: "```python\nprint(1)\nprint(2)\n```"}, "no_single_answer", 5),
+    "no word": ({"code": lambda sid: "```python\nx = 1\n```"}, "no_single_answer", 5),
+    "None": ({"code": lambda sid: "```python\nprint(None)\n```"}, "no_single_answer", 5),
+    "a wrong answer": ({"answer": lambda sid: "So it is \\boxed{5000}."}, "answers_disagree", 6),
+    "prose for an answer": ({"answer": lambda sid: "It is what it is."}, "answers_disagree", 6),
+    "an unanswerable question": (
+        {"answer": lambda sid: "It cannot be determined from this."},
+        "unanswerable",
+        6,
+    ),
+    "a judge against the code": ({"judge": lambda sid: verdict(code=False)}, "judge_rejected", 7),
+    "a judge against the question": ({"judge": lambda sid: verdict(question=False)}, "judge_rejected", 7),
+}
+
+
+@pytest.mark.parametrize("case", DROPS)
+def test_what_goes_wrong_is_named_and_ends_the_attempt_there(serve, tmp_path, case):
+    replies, reason, passed = DROPS[case]
+    server = serve(Script(**replies))
+    options = {"program_timeout": 0.7, "attempts": 2, "run": tmp_path / "r"}
+    run = quiet(seeds(), "few_shot", model(server), model(server), **options)
+    for row in run.records():
+        assert (row.drop_reason, row.accepted, row.retryable) == (reason, False, False), row.detail
+        assert about(row)["passed"] == list(STEPS[:passed]) and row.detail
+        assert not any(candidate.accepted for candidate in row.candidates)
+    report = run.report
+    assert report["drops"] == {reason: 2} and report["complete"] and not synthesized_problems(run)
+    after = {"question": 3, "code": 5, "answer": 6, "judge": 8}  # a step that failed asks nothing more
+    assert {kind for kind, first in after.items() if asked(server, kind) and first > passed + 2} <= set()
+
+
+def test_the_keyword_and_length_gates_are_settable_and_counted(serve, tmp_path):
+    server = serve(Script())
+    run = quiet(
+        seeds(), "few_shot", model(server), attempts=3, gates={"keywords": ["plus"]}, run=tmp_path / "k"
+    )
+    assert run.report["drops"] == {"keyword": 3}
+    run = quiet(seeds(), "few_shot", model(server), attempts=3, gates={"max_words": 9}, run=tmp_path / "l")
+    assert run.report["drops"] == {"length": 3}
+
+
+def test_most_votes_must_agree(serve, tmp_path):
+    plain = Script()
+    first_seed = int.from_bytes(hashlib.sha256(b"0:few_shot-00000").digest()[:4]) % 2**31
+    for wrong, reason in ((1, None), (2, "solver_disagrees")):
+
+        def script(request, wrong=wrong):
+            # the seed of a vote is that of the attempt plus its number
+            if stage(request) == "answer" and request.body["seed"] - first_seed > 3 - wrong:
+                return "It is \\boxed{777}."
+            return plain(request)
+
+        server = serve(script)
+        run = quiet(seeds(), "few_shot", model(server), attempts=1, votes=3, run=tmp_path / f"v{wrong}")
+        row = run.records()[0]
+        assert row.drop_reason == reason and [c.sample_index for c in row.candidates] == [0, 1, 2, 3]
+        assert [c.accepted for c in row.candidates] == [
+            reason is None and c.answer != "777" for c in row.candidates
+        ]
+        assert run.report["funnel"][-1] == {"step": "solved", "problems": 0 if reason else 1}
+
+
+def test_of_alike_questions_the_lower_attempt_stays_however_fast_the_others_are(serve, tmp_path):
+    """The question is a function of the prompt with few outcomes, so that many are alike; some replies are
+    wrong, so that not every first one is accepted. One at a time and sixteen at once give the same rows."""
+
+    def script(request):
+        if stage(request) == "question":
+            number = int(hashlib.sha256(json.dumps(request.body, sort_keys=True).encode()).hexdigest(), 16)
+            return right_question(number % 9)
+        sid = int(re.findall(r"SID=(\d+);", request.messages[-1]["content"])[-1])
+        draw = (request.body.get("seed") or 0) % 3  # one attempt's program fails where another's does not
+        if stage(request) == "code" and not draw:
+            return "```python\nprint(1 / 0)\n```"
+        return right_code(sid) if stage(request) == "code" else right_answer(sid)
+
+    reasons = set()
+    for strategy in STRATEGIES:
+        outcomes = []
+        for width in (1, 16):
+            server = serve(script)
+            run = quiet(
+                seeds(),
+                strategy,
+                model(server, max_concurrency=width, endpoint_name="e"),
+                attempts=16,
+                lag=4,
+                run=tmp_path / f"{strategy}{width}",
+            )
+            outcomes.append([(r.id, r.problem, r.drop_reason, about(r)["passed"]) for r in run.records()])
+            reasons |= {row.drop_reason for row in run.records()}
+            kept = [row.problem for row in run.records(accepted=True)]
+            assert len(set(kept)) == len(kept) >= 3
+        assert outcomes[0] == outcomes[1]
+    assert {"repeated", "program_error", None} <= reasons
+
+
+def test_the_machine_pool_grows_while_the_run_goes(serve, tmp_path):
+    server = serve(Script())
+    options = {"attempts": 16, "k": 4, "machine_share": 0.5, "lag": 2, "gates": {"rouge_l": None}}
+    run = quiet(seeds(6), "self_instruct", model(server), run=tmp_path / "r", **options)
+    rows = run.records()
+    by_id = {row.id: row for row in rows}
+    assert not any(about(row)["parents"] for row in rows[:3])
+    for row in rows[6:]:
+        parents, shown = about(row)["parents"], shown_to(server, row)
+        assert len(parents) == 2 and len(shown) == 4 and len(about(row)["seed_ids"]) >= 2
+        assert all(by_id[parent].problem in shown for parent in parents)
+        assert all(by_id[parent].index < row.index - 2 for parent in parents)
+
+
+def shown_to(server, row):
+    seed_sent = about(row)["calls"]["question"]["params"]["seed"]
+    messages = next(r.messages for r in asked(server, "question") if r.body["seed"] == seed_sent)
+    return [message["content"] for message in messages if message["role"] == "assistant"]
+
+
+def test_a_chain_goes_on_from_its_last_good_problem_with_the_operator_in_the_prompt(serve, tmp_path):
+    """The second rewriting of each chain has no program; the third starts from the first again."""
+
+    def code(sid):
+        return "I write no code." if 2 <= sid < 4 else right_code(sid)
+
+    server = serve(Script(code=code))
+    one = model(server, max_concurrency=1)
+    run = quiet(seeds(), "evol_instruct", one, attempts=6, rounds=3, lag=2, run=tmp_path / "r")
+    rows = run.records()
+    assert [row.drop_reason for row in rows] == [None, None, "no_program", "no_program", None, None]
+    assert [about(row)["round"] for row in rows] == [0, 0, 1, 1, 2, 2]
+    assert [about(row)["parents"] for row in rows] == [[], [], *[[rows[0].id], [rows[1].id]] * 2]
+    assert about(rows[4])["lineage"] == [0] and about(rows[4])["seed_ids"][0] == about(rows[0])["seed_ids"][0]
+    for row, request in zip(rows, asked(server, "question"), strict=True):
+        last = request.messages[-1]["content"]
+        assert about(row)["operator_text"] in last and about(row)["operator"]
+        assert row.index < 2 or rows[row.index % 2].problem in last
+
+
+def test_a_rewriting_that_adds_nothing_is_no_gain(serve, tmp_path):
+    def script(request):
+        parent = request.messages[-1]["content"].split("\n\nProblem: ")[1]
+        return parent.split("\n\nSecond problem:")[0].replace("What is", "So what is")
+
+    server = serve(script)
+    run = quiet(seeds(), "evol_instruct", model(server), attempts=8, run=tmp_path / "r")
+    assert run.report["drops"] == {"no_gain": 8}
+
+
+def test_splits_and_types_never_meet_and_licences_add_up(serve, tmp_path):
+    items = [
+        seed(0, licence="MIT", metadata={"split": "train"}),
+        seed(1, licence="CC-BY-4.0", metadata={"split": "train"}),
+        seed(2, licence="MIT", metadata={"split": "test"}),
+        seed(3, licence=None, metadata={"split": "test"}),
+        seed(4, licence="MIT", type="other"),
+    ]
+    by_id = {item.id: item for item in items}
+    for strategy in STRATEGIES:
+        server = serve(Script())
+        run = quiet(items, strategy, model(server), attempts=8, lag=2, run=tmp_path / strategy)
+        for row in run.records():
+            sources = [by_id[one] for one in about(row)["seed_ids"]]
+            assert len({(s.metadata.get("split"), s.type) for s in sources}) == 1
+            assert row.metadata.get("split") == about(row)["split"] == sources[0].metadata.get("split")
+            assert row.type == sources[0].type
+            licences = {s.licence for s in sources}
+            assert set(about(row)["licences"]) == licences
+            assert (row.licence is None) == (None in licences)
+            assert None in licences or set(row.licence.split(" AND ")) == licences
+
+
+def test_the_run_ends_when_enough_are_kept_and_keeps_what_was_in_flight(serve, tmp_path, capsys):
+    server = serve(Script())
+    run = synthesize(
+        seeds(), "few_shot", model(server, max_concurrency=4), n=5, run=tmp_path / "r", show="lines"
+    )
+    report, printed = run.report, capsys.readouterr().out
+    assert 5 <= report["kept"] <= 8 and report["kept"] == report["given"] == len(asked(server, "question"))
+    assert report["complete"] and report["stopped"] is None and report["attempts"] == 25
+    assert report["kept"] == 5 or f"{report['kept'] - 5} more than wanted" in printed
+    calls = server.calls
+    quiet(seeds(), "few_shot", model(server, max_concurrency=4), n=5, run=run.path)
+    assert server.calls == calls  # nothing is left to do
+    more = quiet(seeds(), "few_shot", model(server, max_concurrency=4), n=9, run=run.path)
+    assert more.report["kept"] >= 9 and more.records()[0].problem == run.records()[0].problem
+
+
+def test_a_shortfall_is_said(serve, tmp_path, capsys):
+    server = serve(Script(code=lambda sid: right_code(sid) if sid < 2 else "no"))
+    run = synthesize(seeds(), "few_shot", model(server), n=4, attempts=6, run=tmp_path / "r", show="lines")
+    assert (run.report["kept"], run.report["wanted"], run.report["drops"]) == (2, 4, {"no_program": 4})
+    printed = capsys.readouterr().out
+    assert "2 problems from 6 attempts, 2 short of the 4 wanted" in printed and "judged not done" in printed
+
+
+def test_a_judge_that_fails_costs_nothing_that_was_made_and_is_asked_again(serve, tmp_path):
+    plain, failing = Script(), True
+
+    def script(request):
+        if failing and stage(request) == "judge":
+            return Reply("no JSON at all")
+        return plain(request)
+
+    server = serve(script)
+    options = {"attempts": 3, "run": tmp_path / "r"}
+    run = quiet(seeds(), "few_shot", model(server), model(server), **options)
+    for row in run.records():
+        assert (
+            row.drop_reason == "judge_failed" and row.retryable and row.reference and row.best.verdict.correct
+        )
+        assert row.metadata["solution_code"] and about(row)["passed"] == list(STEPS[:7])
+    failing, before = False, server.calls
+    again = quiet(seeds(), "few_shot", model(server), model(server), **options)
+    assert again.report["kept"] == 3 and {stage(r) for r in server.log[before:]} == {"judge"}
+
+
+@pytest.mark.parametrize("kind", ["question", "code", "answer"])
+def test_an_endpoint_that_fails_is_no_verdict_on_the_problem(serve, tmp_path, kind):
+    plain = Script()
+    server = serve(lambda r: Reply(status=500) if stage(r) == kind else plain(r))
+    run = quiet(seeds(), "few_shot", model(server, max_retries=0), attempts=2, run=tmp_path / "r")
+    for row in run.records():
+        assert row.drop_reason.startswith("model_") and row.retryable and row.errors
+        assert bool(row.problem) == (kind != "question")
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_run_that_was_stopped_goes_on_and_pays_nothing_twice(serve, tmp_path, strategy):
+    whole = serve(Script())
+    full = quiet(seeds(), strategy, model(whole, endpoint_name="e"), attempts=12, lag=3, run=tmp_path / "w")
+    server = serve(Script())
+    options = {"attempts": 12, "lag": 3, "run": tmp_path / "r"}
+    first = quiet(seeds(), strategy, model(server, endpoint_name="e"), budget_calls=17, **options)
+    assert first.report["drops"]["unfinished"] > 0 and "budget_calls" in first.report["stopped"]
+    last = quiet(seeds(), strategy, model(server, endpoint_name="e"), **options)
+    assert last.report["complete"] and server.calls == whole.calls == 36
+    assert [about(row)["seed_ids"] for row in last.records()] == [
+        about(row)["seed_ids"] for row in full.records()
+    ]
+
+
+def test_the_judge_is_tried_on_planted_errors(serve, tmp_path):
+    """One judge believes everything, another computes: what each misses and refuses wrongly is measured."""
+    items = seeds(5)
+    truth = {item.problem: item.reference for item in items}
+
+    def script(request):
+        if stage(request) != "judge":
+            return plain(request)
+        problem = next((text for text in truth if text in request.user), None)
+        printed = re.search(r"printed answer \w+>>>\n(.*)\n", request.user)[1]
+        return verdict(code=believes or problem is None or printed == truth[problem])
+
+    plain, believes = Script(), True
+    for believes, missed in ((True, 4), (False, 0)):
+        server = serve(script)
+        run = quiet(items, "few_shot", model(server), model(server), attempts=1, calibrate_judge=4,
+                    run=tmp_path / str(believes))  # fmt: skip
+        known = run.report["judge_calibration"]
+        assert (known["pairs"], known["miss"]["successes"], known["miss"]["n"]) == (4, missed, 4)
+        assert known["false_alarm"]["successes"] == 0 and known["false_alarm"]["n"] == 4
+        assert 0 < known["miss"]["high"] <= 1 and sum(k["of"] for k in known["missed_by_kind"].values()) == 4
+        assert run.report["ledger"]["by_role"]["judge_calibration"]["calls"] == 8
+        assert f"misses {missed} of 4 planted errors" in outcome_of(run.report)
+
+
+def test_a_calibration_without_programs_says_so(serve, tmp_path):
+    server = serve(Script())
+    items = seeds(3, solution_code=None)
+    run = quiet(
+        items, "few_shot", model(server), model(server), attempts=1, calibrate_judge=4, run=tmp_path / "r"
+    )
+    assert run.report["judge_calibration"]["pairs"] == 0 and "not calibrated" in outcome_of(run.report)
+    assert any("no program" in note for note in run.report["notes"])
+    assert len(asked(server, "judge")) == 1
+
+
+def test_one_seed_is_enough(serve, tmp_path):
+    for strategy in STRATEGIES:
+        server = serve(Script())
+        run = quiet(seeds(1), strategy, model(server), attempts=6, lag=2, run=tmp_path / strategy)
+        assert run.report["kept"] == 6
+        assert all(about(row)["operator"] != "combine" for row in run.records())
+        assert strategy == "evol_instruct" or "k=" in run.report["notes"][0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "says"),
+    [
+        ({"seeds": []}, ValueError, "no problems"),
+        ({"strategy": "evol"}, ValueError, "unknown strategy"),
+        ({"attempts": None}, ValueError, "say how much"),
+        ({"n": 5, "attempts": 3}, ValueError, "cannot give"),
+        ({"n": 0}, ValueError, "n must be"),
+        ({"k": 0}, ValueError, "k must be"),
+        ({"votes": True}, ValueError, "votes must be"),
+        ({"lag": 0}, ValueError, "lag must be"),
+        ({"machine_share": 1}, ValueError, "machine_share"),
+        ({"operators": ["nope"]}, ValueError, "unknown operator"),
+        ({"gates": {"nope": 1}}, ValueError, "gates"),
+        ({"temprature": 1}, TypeError, "did you mean 'temperature'"),
+        ({"temperature": -1}, ValueError, "temperature"),
+        ({"judge": "gpt"}, TypeError, "judge must be a ChatModel"),
+        ({"coder": 3}, TypeError, "coder must be a ChatModel"),
+        ({"prompts": {"synth_code": "Write a program."}}, ValueError, "does not show"),
+        ({"prompts": {"synth_few_shot": "{{ nothing }}"}}, ValueError, "it may use"),
+        ({"prompts": {"synth_cod": "x"}}, ValueError, "unknown prompt"),
+        ({"program_timeout": 0}, ValueError, "timeout"),
+        ({"show": "loud"}, ValueError, "show"),
+        ({"seeds": [seed(0, answer_type="numbr")]}, ValueError, "answer_type"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_the_first_call(serve, tmp_path, changes, error, says):
+    server = serve(Script())
+    given = {"seeds": seeds(), "strategy": "few_shot", "judge": None, "attempts": 2, **changes}
+    with pytest.raises(error, match=says):
+        quiet(given.pop("seeds"), given.pop("strategy"), model(server), given.pop("judge"),
+              run=tmp_path / "r", **given)  # fmt: skip
+    assert server.calls == 0 and not (tmp_path / "r").exists()
+
+
+def test_another_configuration_in_the_same_folder_is_refused(serve, tmp_path):
+    server = serve(Script())
+    quiet(seeds(), "few_shot", model(server), attempts=1, run=tmp_path / "r")
+    for items, changes in ((seeds(3), {}), (seeds(), {"k": 2}), (seeds(), {"seed": 1})):
+        with pytest.raises(RunError, match="another configuration"):
+            quiet(items, "few_shot", model(server), attempts=1, run=tmp_path / "r", **changes)
+    with pytest.raises(ValueError, match="no synthesis run"):
+        synthesized_problems(
+            cotkit.distill(seeds(1), model(server), max_iterations=0, run=tmp_path / "d", show="none")
+        )
+
+
+def test_it_runs_in_the_background_and_awaited(serve, tmp_path):
+    server = serve(Script())
+    job = start_synthesize(seeds(), "few_shot", model(server), attempts=3, run=tmp_path / "b")
+    assert job.result(60).report["kept"] == 3 and job.progress["done"] == 3
+    run = asyncio.run(
+        asynthesize(seeds(), "few_shot", model(server), attempts=2, run=tmp_path / "a", show="none")
+    )
+    assert run.report["kept"] == 2
+
+
+def test_a_question_full_of_braces_and_latex_passes_through(serve, tmp_path):
+    text = 'SID=7; {x} {{ y }} {% if %} \\frac{1}{2} ```3``` of "it": what is 7 plus 8?'
+    server = serve(Script(question=lambda sid: text))
+    row = quiet(seeds(), "few_shot", model(server), attempts=1, run=tmp_path / "r").records()[0]
+    assert row.problem == text and row.accepted
+    assert asked(server, "code")[0].messages[-1]["content"] == text == asked(server, "answer")[0].user

@@ -1,0 +1,348 @@
+"""Trainings of a tiny model: every method, going on after a kill, what ends one, what the manifest says."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+import pytest
+from tiny import KTO, PAIRS, PROBLEMS, SFT, answer, needs_training, said, tiny_model
+
+from cotkit.records import Candidate, Row, Verdict
+from cotkit.runs import export_rows
+from cotkit.train import LoraOptions, merge, open_training, train
+
+pytestmark = needs_training
+QUICK = {"max_steps": 2, "batch_size": 2, "say": None}
+LN2 = math.log(2)  # the dpo loss of a model that is its own reference
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """Two threads gain nothing on a model this small and stall each other on a busy machine."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    return tiny_model(tmp_path_factory.mktemp("base"))
+
+
+@pytest.fixture(scope="module")
+def taught(base, tmp_path_factory):
+    """An adapter far from its base."""
+    options = {"max_steps": 8, "batch_size": 6, "learning_rate": 0.05, "say": None}
+    return train("sft", SFT, base, tmp_path_factory.mktemp("taught") / "sft", **options)
+
+
+def log_of(result) -> list[dict]:
+    return [json.loads(line) for line in (result.output / "log.jsonl").read_text().splitlines()]
+
+
+# Every method
+
+
+@pytest.mark.parametrize(("method", "rows"), [("sft", SFT), ("dpo", PAIRS), ("dpo_sft", PAIRS), ("kto", KTO)])
+def test_every_method_trains_an_adapter_and_writes_down_how(base, tmp_path, method, rows):
+    result = train(method, rows, base, tmp_path / "out", **QUICK)
+    assert result.trained and result.steps == 2 and (result.adapter / "adapter_model.safetensors").is_file()
+    manifest = json.loads((tmp_path / "out/manifest.json").read_text())
+    assert manifest["trained"] and manifest["versions"]["trl"] and manifest["sha256"]
+    assert manifest["reference"] == (None if method == "sft" else str(base))
+    assert (result.rows, sum(result.drops.values())) == (len(rows), 0)
+    losses = [entry["loss"] for entry in log_of(result) if "loss" in entry]
+    assert losses == [result.loss_first, result.loss_last] and all(map(math.isfinite, losses))
+    assert open_training(tmp_path / "out") == result and method in result._repr_markdown_()
+    assert not (tmp_path / "out/checkpoints").exists()
+
+
+def test_grpo_takes_a_reward_that_may_be_undecided(base, tmp_path):
+    seen = []
+
+    def reward(prompts, completions, reference, **columns):
+        seen.extend(zip([p[-1]["content"] for p in prompts], reference, strict=True))
+        return [None if i % 3 == 0 else float(len(c[0]["content"])) for i, c in enumerate(completions)]
+
+    rows = [{"prompt": p, "reference": str(i)} for i, p in enumerate(PROBLEMS)]
+    options = {"reward": reward, "batch_size": 4, "num_generations": 4, "max_completion_length": 6}
+    result = train("grpo", rows, base, tmp_path / "out", **{**QUICK, **options})
+    assert result.trained and result.reference is None
+    assert len(seen) == 8 and set(seen) <= {(row["prompt"], row["reference"]) for row in rows}
+
+
+def test_without_lora_every_weight_is_trained_and_the_folder_is_a_model(base, tmp_path):
+    result = train("sft", SFT, base, tmp_path / "out", lora=None, **QUICK)
+    assert result.adapter is None and (result.model / "config.json").is_file()
+    again = train("dpo", PAIRS, result.model, tmp_path / "dpo", lora=False, **QUICK)
+    assert again.reference == result.model and again.loss_first == pytest.approx(LN2, abs=1e-3)
+
+
+def finished(problem: str, number: int) -> Row:
+    """A problem with a kept trace and one proven wrong."""
+    candidates = [
+        Candidate(
+            iteration=0,
+            sample_index=i,
+            trace=answer(problem, shift),
+            text=answer(problem, shift),
+            verdict=Verdict(correct=shift == 0, method="number"),
+            accepted=shift == 0,
+        )
+        for i, shift in enumerate((0, 1))
+    ]
+    return Row(index=number, id=str(number), problem=problem, candidates=candidates, final=0, accepted=True)
+
+
+@pytest.mark.parametrize(
+    ("format", "method"),
+    [
+        ("trl_sft", "sft"),
+        ("trl_prompt_completion", "sft"),
+        ("trl_dpo", "dpo"),
+        ("trl_dpo_standard", "dpo"),
+        ("trl_kto", "kto"),
+    ],
+)
+def test_what_a_run_exports_loads_and_trains(base, tmp_path, format, method):
+    file = tmp_path / "data.jsonl"
+    report = export_rows([finished(p, i) for i, p in enumerate(PROBLEMS)], file, format, metadata=True)
+    result = train(method, file, base, tmp_path / "out", **QUICK)
+    assert result.trained and result.rows == report.rows > 0
+    assert result.manifest["data"]["name"] == str(file)
+
+
+# The reference and the start
+
+
+def test_an_adapter_is_trained_on_and_is_its_own_reference(taught, tmp_path):
+    assert taught.loss_last < taught.loss_first - 0.1
+    result = train("dpo", PAIRS, taught.adapter, tmp_path / "out", **QUICK)
+    assert result.reference == taught.adapter and result.base == taught.base
+    first = log_of(result)[0]  # a reward is beta times the log-probability beyond the reference's
+    assert abs(first["rewards/chosen"]) < 0.02 and abs(first["rewards/rejected"]) < 0.02
+    on = train("sft", SFT, taught.adapter, tmp_path / "sft", **QUICK)
+    assert on.loss_first < taught.loss_first - 0.1
+    with pytest.raises(ValueError, match="keeps its own shape: leave lora out"):
+        train("dpo", PAIRS, taught.adapter, tmp_path / "lora", lora={"r": 4}, **QUICK)
+
+
+def test_merged_it_is_a_plain_folder_that_says_the_same(taught, tmp_path):
+    merged = merge(taught.adapter, tmp_path / "merged")
+    assert not list(merged.glob("adapter*")) and (merged / "tokenizer.json").is_file()
+    on = train("sft", SFT, merged, tmp_path / "a", **QUICK)
+    assert on.loss_first == pytest.approx(
+        train("sft", SFT, taught.adapter, tmp_path / "b", **QUICK).loss_first, abs=0.02
+    )
+    with pytest.raises(ValueError, match="nothing to merge"):
+        merge(merged, tmp_path / "twice")
+
+
+@pytest.mark.parametrize("what", ["nowhere", "empty"])
+def test_a_base_that_is_no_model_is_named_with_what_there_is(tmp_path, what):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match=r"neither a folder with a model .* \(smollm2-135m"):
+        train("sft", SFT, tmp_path / what, tmp_path / "out", **QUICK)
+    assert not (tmp_path / "out").exists()
+
+
+# The same again
+
+
+def test_one_seed_gives_the_same_weights_and_another_others(base, tmp_path):
+    hashes = [
+        train("sft", SFT, base, tmp_path / str(i), seed=seed, **QUICK).manifest["sha256"]
+        for i, seed in enumerate((1, 1, 2))
+    ]
+    assert hashes[0] == hashes[1] != hashes[2]
+
+
+def test_a_finished_training_is_given_back_at_once_and_another_is_refused(base, tmp_path, monkeypatch):
+    first = train("sft", SFT, base, tmp_path / "out", **QUICK)
+    with monkeypatch.context() as patched:
+        patched.setattr("cotkit.train.running._run", lambda *_: pytest.fail("trained again"))
+        assert train("sft", SFT, base, tmp_path / "out", **QUICK) == first
+    with pytest.raises(ValueError, match=r"(?s)another configuration:\n  beta: 0.1 -> 0.2\n.*resume=False"):
+        train("sft", SFT, base, tmp_path / "out", beta=0.2, **QUICK)
+    with pytest.raises(ValueError, match="data: "):
+        train("sft", SFT[1:], base, tmp_path / "out", **QUICK)
+    assert train("sft", SFT[1:], base, tmp_path / "out", resume=False, **QUICK).rows == len(SFT) - 1
+
+
+LONG = {"max_steps": 10, "batch_size": 2, "save_steps": 2}
+KILLED = """
+import os, signal, sys
+sys.path.insert(0, sys.argv[1])
+from tiny import SFT
+from cotkit.train import train
+
+def say(line):
+    if line.startswith("step 5 "):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+train("sft", SFT, sys.argv[2], sys.argv[3], say=say, max_steps=10, batch_size=2, save_steps=2)
+"""
+
+
+def test_a_killed_training_goes_on_from_the_last_whole_checkpoint_to_the_same_weights(base, tmp_path):
+    out = tmp_path / "killed"
+    command = [sys.executable, "-c", KILLED, str(pathlib.Path(__file__).parent), base, str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert open_training(out).status == "running"
+    torn = out / "checkpoints/checkpoint-6"
+    torn.mkdir()
+    (torn / "trainer_state.json").write_text('{"global_step": 6, "log_hi')
+    told = []
+    result = train("sft", SFT, base, out, say=told.append, **LONG)
+    assert told[0].startswith("step 5 of 10") and result.trained and result.steps == 10
+    assert [entry["step"] for entry in log_of(result) if "loss" in entry] == list(range(1, 11))
+    whole = train("sft", SFT, base, tmp_path / "whole", say=None, **LONG)
+    assert result.manifest["sha256"] == whole.manifest["sha256"]
+
+
+# What ends one
+
+
+def test_a_loss_that_is_no_number_ends_the_training_as_diverged(base, tmp_path):
+    result = train("sft", SFT, base, tmp_path / "out", learning_rate=1e30, say=None, **LONG)
+    assert result.status == "diverged" and not result.trained and "loss is nan at step 2" in result.detail
+    assert result.adapter is None and not (tmp_path / "out/adapter").exists()
+    assert not (tmp_path / "out/checkpoints/checkpoint-2").exists()
+    assert log_of(result)[1]["loss"] is None  # NaN is no JSON
+
+
+@pytest.mark.parametrize(
+    ("loss", "norm", "first", "words"),
+    [
+        (1.2, 3.0, 2.0, None),
+        (6.0, 3.0, 0.7, None),
+        (-0.1, 0.0, 0.0, None),
+        (1.2, None, 2.0, None),
+        (math.nan, 1.0, 2.0, "the loss is nan at step 7: lower learning_rate"),
+        (math.inf, 1.0, 2.0, "the loss is inf"),
+        (1.0, math.nan, 2.0, "the gradient is nan"),
+        (11.0, 1.0, 0.7, "the loss went from 0.7 to 11 at step 7"),
+        (21.0, 1.0, 2.0, "from 2 to 21"),
+    ],
+)
+def test_what_counts_as_diverged(loss, norm, first, words):
+    from cotkit.train.guards import why_diverged
+
+    said = why_diverged(loss, norm, first, 7)
+    assert said == "" if words is None else words in said
+
+
+def test_chosen_answers_that_become_less_likely_are_warned_of():
+    from cotkit.train.running import falling
+
+    def steps(*values):
+        return [{"logps/chosen": value} for value in values] + [{"train_loss": 0.1}]
+
+    assert "less likely: log-probability -30.0 to -39.0" in falling(steps(*[-30] * 4, *[-39] * 4))[0]
+    assert falling(steps(*[-300] * 4, *[-321] * 4)) != []  # 7 %, but more than 20 nats
+    assert falling(steps(*[-30] * 4, *[-32] * 4)) == falling(steps(*[-39] * 4, *[-30] * 4)) == []
+    assert falling(steps(-30, -39)) == falling([{"loss": 1.0}]) == []
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_a_disk_that_is_full_at_a_checkpoint_leaves_the_one_before_to_go_on_from(base, tmp_path, monkeypatch):
+    import transformers
+
+    out, write = tmp_path / "out", transformers.Trainer._save_checkpoint
+    full = out / "checkpoints/checkpoint-4"
+
+    def on_a_full_disk(self, model, trial):
+        if self.state.global_step == 4:
+            full.mkdir()
+            (full / "optimizer.pt").symlink_to("/dev/full")
+        write(self, model, trial)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(transformers.Trainer, "_save_checkpoint", on_a_full_disk)
+        result = train("sft", SFT, base, out, say=None, **LONG)
+    assert result.status == "disk_full" and "checkpoint-2 is whole" in result.detail and not result.trained
+    assert not full.exists() and open_training(out).status == "disk_full"
+    assert train("sft", SFT, base, out, say=None, **LONG).steps == 10
+
+
+def test_no_better_evaluation_loss_ends_it_early_and_the_best_is_kept(base, tmp_path):
+    wrong = [{"messages": [said("user", p), said("assistant", answer(p, 90)[::-1])]} for p in PROBLEMS]
+    options = {"eval_data": wrong, "early_stopping": 1, "learning_rate": 0.05, "save_steps": 2}
+    result = train("sft", SFT, base, tmp_path / "out", max_steps=40, batch_size=2, say=None, **options)
+    losses = [entry["eval_loss"] for entry in log_of(result) if "eval_loss" in entry]
+    assert result.trained and f"stopped early at step {result.steps}" in result.detail and result.steps < 40
+    assert losses[-1] > min(losses)
+
+
+# What the model is taught
+
+
+@pytest.mark.parametrize("pad", ["<|endoftext|>", "<|im_end|>"], ids=["its own", "the end-of-text"])
+def test_the_end_of_an_answer_is_learnt_whatever_the_padding(base, tmp_path, monkeypatch, pad):
+    import transformers
+    import trl
+
+    tokenizer = transformers.AutoTokenizer.from_pretrained(base)
+    tokenizer.pad_token = pad
+    model = transformers.AutoModelForCausalLM.from_pretrained(base)
+    model.save_pretrained(tmp_path / "base")
+    tokenizer.save_pretrained(tmp_path / "base")
+    trainers = []
+    monkeypatch.setattr(trl.SFTTrainer, "train", lambda self, **_: trainers.append(self))
+    train("sft", SFT, tmp_path / "base", tmp_path / "out", **QUICK)
+    taught = [row[row != -100] for batch in trainers[0].get_train_dataloader() for row in batch["labels"]]
+    texts = sorted(tokenizer.decode(row) for row in taught)
+    assert len(texts) == len(SFT) and all(text.rstrip().endswith("<|im_end|>") for text in texts)
+    assert all("The answer is \\boxed{" in text and "What is" not in text for text in texts)
+
+
+# Wrong options
+
+WRONG = [
+    ({"method": "ppo"}, "grpo"),
+    ({"method": "orpo"}, "none of sft, dpo, dpo_sft, kto, grpo"),
+    ({"epochs": 0}, "epochs must be a number above 0: got 0"),
+    ({"batch_size": 0}, "batch_size must be a whole number, at least 1"),
+    ({"max_steps": True}, "max_steps"),
+    ({"learning_rate": math.nan}, "learning_rate"),
+    ({"beta": "0.1"}, "beta"),
+    ({"device": "tpu"}, "none of auto, cpu, cuda"),
+    ({"lora": {"rank": 4}}, "lora: .*rank.*options are r, alpha, dropout, target_modules"),
+    ({"early_stopping": 1}, "needs eval_data"),
+    ({"method": "grpo"}, "reward"),
+    ({"reward": print}, "only grpo"),
+    ({"method": "grpo", "reward": print, "batch_size": 6}, "multiple of num_generations"),
+    ({"method": "kto", "batch_size": 1}, "at least 2"),
+]
+
+
+@pytest.mark.parametrize(("options", "words"), WRONG)
+def test_wrong_options_are_refused_before_anything_is_read(tmp_path, options, words):
+    options = {"method": "sft", "data": "/no/such/file", "base_model": "none", **options}
+    with pytest.raises(ValueError, match=words):
+        train(output=tmp_path / "out", **options)
+
+
+def test_without_the_extra_the_error_names_the_install_line(base, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "trl", None)  # what `import` finds where a package is not installed
+    with pytest.raises(ImportError, match=r"pip install 'cotkit\[train\]'.*missing: trl"):
+        train("sft", SFT, base, tmp_path / "out", **QUICK)
+    assert not (tmp_path / "out").exists()
+
+
+def test_lora_options_shape_the_adapter(base, tmp_path):
+    result = train(
+        "sft", SFT, base, tmp_path / "out", lora=LoraOptions(r=2, target_modules=("q_proj",)), **QUICK
+    )
+    shape = json.loads((result.adapter / "adapter_config.json").read_text())
+    assert (shape["r"], shape["lora_alpha"], shape["target_modules"]) == (2, 32, ["q_proj"])
