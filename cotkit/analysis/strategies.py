@@ -343,7 +343,7 @@ def _on_difficulty(found: StrategyComparison) -> Iterator[str]:
         low, high = 100 * line.solve_rate_low, 100 * line.solve_rate_high
         yield (
             f"On {line.set} the solver is right in {100 * line.solve_rate:.0f} % of its drafts (95 % "
-            f"interval {low:.0f} to {high:.0f} %; {line.problems:,} problems, {line.k} drafts each); "
+            f"interval {low:.0f} to {high:.0f} %; n = {line.problems:,} problems, k = {line.k} drafts); "
             f"{100 * line.hard:.0f} % of the problems are hard, {100 * line.never:.0f} % were never solved."
         )
     if len(known) and known["never"].any():
