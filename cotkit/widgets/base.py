@@ -18,13 +18,13 @@ STYLE = """<style>
 .cotkit-widget .jupyter-button:focus-visible,.cotkit-widget .noUi-handle:focus-visible,
 .cotkit-widget select:focus-visible,.cotkit-widget input:focus-visible,
 .cotkit-widget textarea:focus-visible{outline:2px solid #0072B2;outline-offset:1px}
-.cotkit-widget .ck-facts{display:flex;flex-wrap:wrap;gap:4px 24px;margin:4px 0}
-.cotkit-widget .ck-facts b{font-variant-numeric:tabular-nums}
-.cotkit-widget .ck-quiet,.ck-static .ck-quiet{opacity:.75}
+.ck-facts{display:flex;flex-wrap:wrap;gap:4px 24px;margin:4px 0}
+.ck-facts b{font-variant-numeric:tabular-nums}
+.ck-quiet{opacity:.75}
 .cotkit-widget ins,.ck-static ins{background:rgba(0,158,115,.22);text-decoration:underline}
 .cotkit-widget del,.ck-static del{background:rgba(213,94,0,.2)}
-.cotkit-widget table.ck{border-collapse:collapse}
-.cotkit-widget table.ck td,.cotkit-widget table.ck th{padding:2px 12px 2px 0;text-align:left;
+table.ck{border-collapse:collapse}
+table.ck td,table.ck th{padding:2px 12px 2px 0;text-align:left;
   border-bottom:1px solid var(--jp-border-color2,rgba(128,128,128,.35));vertical-align:top}
 .ck-share{display:inline-block;position:relative;width:10em;height:1em;background:rgba(128,128,128,.2)}
 .ck-share i{position:absolute;top:.35em;height:.3em;background:currentColor;opacity:.5}
@@ -57,12 +57,18 @@ class Widget:
         """Calls `action` with what a person sets `control` to."""
         control.observe(lambda change: None if self._drawing else action(change["new"]), "value")
 
+    def settle(self) -> None:
+        """Before a headless run shows it: waits for what is worth waiting for."""
+
     def _repr_html_(self) -> str:
         return f'{STYLE}<div class="ck-static">{self.static()}</div>'
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        headless = bool(os.environ.get("COTKIT_REPORT"))
+        if headless:
+            self.settle()
         bundle: dict[str, Any] = {"text/plain": repr(self), "text/html": self._repr_html_()}
-        if not os.environ.get("COTKIT_REPORT"):
+        if not headless:
             reference = {"version_major": 2, "version_minor": 0, "model_id": self.view.model_id}
             bundle["application/vnd.jupyter.widget-view+json"] = reference
         return bundle

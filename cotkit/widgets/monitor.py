@@ -63,6 +63,10 @@ class RunMonitor(Widget):
         if hasattr(self, "_html"):
             self._draw()
 
+    def settle(self) -> None:
+        self.job.wait()
+        self.refresh()
+
     def stop(self) -> None:
         """Starts no further problem and finishes those in flight; the same call goes on later."""
         self.job.stop()

@@ -5,7 +5,6 @@ the adapter says what the merged model says.
 from __future__ import annotations
 
 import importlib.util
-import math
 
 import pytest
 
@@ -80,7 +79,6 @@ def test_the_server_with_the_adapter_says_what_the_merged_model_says(smollm2, tm
     assert (
         sum(moved) / len(moved) > 0.7 and sum(apart) / len(apart) < 0.2
     )  # the server computes in 4 and 8 bits
-    assert math.isclose(sum(map(math.exp, by_merged.values())), 1, abs_tol=1e-3)
 
 
 def first_token(folder) -> dict[str, float]:

@@ -296,3 +296,11 @@ def test_the_picker_picks(serve):
     assert picker.model is models["b"] and "<b>b</b>" in picker._shown.value
     with pytest.raises(ValueError, match="no model 'c'"):
         picker.pick("c")
+
+
+def test_a_headless_monitor_waits_for_the_end_and_shows_it(serve, tmp_path, monkeypatch):
+    monkeypatch.setenv("COTKIT_REPORT", "1")
+    model = cotkit.ChatModel("mock", base_url=serve(solve).base_url)
+    job = cotkit.start_distill(problems(6), model, max_iterations=0, run=tmp_path / "r")
+    page = RunMonitor(job)._repr_mimebundle_()["text/html"]
+    assert "finished" in page and "6 of 6" in page
