@@ -54,7 +54,7 @@ def lab_address(chrome, lab_folder, tmp_path_factory):
 @pytest.fixture
 def notebook(chrome, lab_address, lab_folder, request):
     """`page = notebook(cell, ...)`: a notebook, opened and run. Errors and strange requests fail the test."""
-    from lab import Watched, open_and_run, write_notebook
+    from lab import Watched, keep_picture, open_and_run, write_notebook
 
     watched = Watched(chrome, (lab_address + "/", lab_address.replace("http", "ws")))
 
@@ -74,9 +74,3 @@ def notebook(chrome, lab_address, lab_folder, request):
 def _known(error):
     """What JupyterLab itself says in an empty configuration, about itself."""
     return "favicon" in error or "404" in error
-
-
-def keep_picture(page, name):
-    if folder := os.environ.get("COTKIT_SCREENSHOTS"):
-        pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
-        page.screenshot(path=pathlib.Path(folder) / f"{name}.png", full_page=True)

@@ -132,3 +132,11 @@ def open_and_run(page, address: str, name: str) -> None:
     page.wait_for_function(IDLE)
     page.get_by_role("menuitem", name="Run", exact=True).click()
     page.get_by_role("menuitem", name=re.compile("^Run All Cells$")).click()
+
+
+def keep_picture(shown, name: str) -> None:
+    """A screenshot of a page, or of one part of it, where somebody wants to look."""
+    if folder := os.environ.get("COTKIT_SCREENSHOTS"):
+        pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
+        whole = {"full_page": True} if hasattr(shown, "goto") else {}
+        shown.screenshot(path=pathlib.Path(folder) / f"{name}.png", **whole)

@@ -63,9 +63,7 @@ def test_the_server_with_the_adapter_says_what_the_merged_model_says(smollm2, tm
     shape = peft.LoraConfig(r=4, lora_alpha=8, target_modules="all-linear", task_type="CAUSAL_LM")
     model = peft.get_peft_model(model, shape)
     for name, matrix in model.named_parameters():
-        if (
-            "lora_B" in name
-        ):  # queries and keys most: with their rows in the wrong order, 1.0 apart on average
+        if "lora_B" in name:  # mostly queries and keys: their rows in a wrong order put the two 1.0 apart
             torch.nn.init.normal_(matrix, std=0.6 if ".q_proj" in name or ".k_proj" in name else 0.1)
     model.save_pretrained(tmp_path / "adapter")
     gguf = to_llama_adapter(tmp_path / "adapter", tmp_path / "student.gguf", "smollm2-135m")
@@ -76,9 +74,8 @@ def test_the_server_with_the_adapter_says_what_the_merged_model_says(smollm2, tm
     told = {entry["token"]: entry["logprob"] for entry in served.logprobs[0]["top_logprobs"]}
     apart = [abs(told[token] - by_merged[token]) for token in told]
     moved = [abs(by_base[token] - by_merged[token]) for token in told]
-    assert (
-        sum(moved) / len(moved) > 0.7 and sum(apart) / len(apart) < 0.2
-    )  # the server computes in 4 and 8 bits
+    assert sum(moved) / len(moved) > 0.7  # in nats, from the base
+    assert sum(apart) / len(apart) < 0.2  # the server computes in 4 and 8 bits
 
 
 def first_token(folder) -> dict[str, float]:
