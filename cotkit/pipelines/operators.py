@@ -98,6 +98,12 @@ def parse_operators(given: Iterable[str | Mapping | Operator] | None) -> tuple[O
     return parsed
 
 
+def examples_of(operators: Iterable[Operator]) -> dict[str, str]:
+    """{name: text} of every problem that a rewriting prompt shows and that is no seed."""
+    made = {f"example of {one.name}": one.example for one in operators if one.example}
+    return {"example": BASE, "second example": SECOND, **made}
+
+
 def _parsed(one: str | Mapping | Operator) -> Operator:
     if isinstance(one, str):
         if one not in OPERATORS:

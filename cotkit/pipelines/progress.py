@@ -73,7 +73,7 @@ class Progress:
             "rows_per_minute": 60 * rate if rate else None,
             "eta_s": self._left() / rate if rate else None,
             "ledger": self.ledger.totals() if self.ledger else {},
-            "models": {model.name: model.stats() for model in self._models},
+            "models": [model.stats() for model in self._models],
             "last_error": self._last_error(),
             "stopping": self.stopping,
         }

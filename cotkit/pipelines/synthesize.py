@@ -41,6 +41,7 @@ from cotkit.pipelines.acceptance import best_of
 from cotkit.pipelines.distill import note_error, with_examples
 from cotkit.pipelines.lineage import inherit, problem_of
 from cotkit.pipelines.novelty import Novelty
+from cotkit.pipelines.operators import examples_of
 from cotkit.pipelines.pair_judge import accepts, calibrate, judge_pair
 from cotkit.pipelines.pool import Pool
 from cotkit.pipelines.programs import check_repeatable, printed_by, read_program, typed_answer
@@ -72,7 +73,9 @@ class Synthesizer:
         near, rouge = recipe.gates["near"], recipe.gates["rouge_l"]
         self.pool, self.seeds = Pool(Novelty(near, rouge)), Novelty(near, rouge)
         for seed in recipe.seeds:
-            self.seeds.add(seed.id, seed.problem)
+            self.seeds.add(f"seed {seed.id}", seed.problem)
+        for name, text in examples_of(recipe.operators).items():  # small models copy what they are shown
+            self.seeds.add(f"the prompt's {name}", text)
         self.passed: Counter[str] = Counter()
         self.calibration: dict[str, Any] | None = None
 
@@ -165,9 +168,9 @@ class Synthesizer:
         question, parent, about = row.problem, plan.parent, row.metadata["synthesis"]
         if parent is not None and (words := gain(question, parent.problem)) < self.recipe.gates["new_words"]:
             raise Dropped("no_gain", f"{words} words that its parent {parent.id} does not have")
-        ancestors = about["seed_ids"] if parent is not None else ()
+        ancestors = [f"seed {id}" for id in about["seed_ids"]] if parent is not None else ()
         if found := next(self.seeds.like(question, ancestors), None):
-            raise Dropped("copied", f"of seed {found[0]}: {found[1]}")
+            raise Dropped("copied", f"of {found[0]}: {found[1]}")
         if found := self.pool.taken_already(row.index, question, about["lineage"]):
             raise Dropped(*_repetition(found))
 

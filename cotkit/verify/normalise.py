@@ -19,12 +19,16 @@ WRAPPERS = [("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"), ("**", "**
 WRAPPERS += [('"', '"'), ("'", "'"), ("“", "”"), ("‘", "’")]
 BOXED = re.compile(r"\\(?:boxed|fbox)\s*\{")
 DOLLAR = re.compile(r"(?<!\\)\$")
+WRAPPED = re.compile(r"[\s$\\*_`\"'“‘]|.*[\s.,;]\Z", re.S)  # what `unwrap` can take something from
 PLAIN = re.compile(r"[+-]?\d+(?:\.\d+)?|[A-Za-z]")
 NESTED_IN_BRACKETS = re.compile(r"^[(\[{]\s*(\[\[.*\]\])\s*[)\]}]$", re.S)
 TAKES_ARGUMENTS = re.compile(r"\\(frac|binom|sqrt|overline)(?![A-Za-z])")
 ROOT_INDEX = re.compile(r"\s*\[[^\[\]]*\]")
 ONE_TOKEN = re.compile(r"\\[A-Za-z]+|\S")
 ONE_NUMBER = re.compile(r"\\[A-Za-z]+|\d+|\S")
+IDLE_SPACE = re.compile(r"(?<![A-Za-z0-9]) | (?![A-Za-z0-9])")
+ONE_SIGN_IN_BRACES = re.compile(r"([\^_])\{([A-Za-z0-9])\}")
+SPACE_AFTER_COMMAND = re.compile(r"\\([a-z]+) (?![A-Za-z])")
 OPEN, CLOSE = "([{", ")]}"
 
 
@@ -39,22 +43,24 @@ def canonical(text: str) -> str:
     if "\\" in text:
         text = plain_latex(text)
     text = without_dollars(text)
-    for pattern, replacement in notation.PATTERNS:
+    for pattern, replacement in notation.PATTERNS if notation.HAS_PATTERN.search(text) else ():
         text = pattern.sub(replacement, text)
     text = unwrap(with_braces(text))
-    nested = NESTED_IN_BRACKETS.match(text)  # an array environment inside its own brackets
-    if nested and text.count("[[") == 1 and is_closed(text[1:-1].strip()):
-        return nested[1]
+    if text.count("[[") == 1 and (nested := NESTED_IN_BRACKETS.match(text)) and is_closed(text[1:-1].strip()):
+        return nested[1]  # an array environment inside its own brackets
     return text
 
 
 @lru_cache(CACHED)
 def key(text: str) -> str:
     """A canonical text without the spaces, braces and signs that carry no meaning."""
-    text = text.replace(r"\cdot ", "*").replace(r"\times ", "*")
-    text = re.sub(r"(?<![A-Za-z0-9]) | (?![A-Za-z0-9])", "", text)
-    text = re.sub(r"([\^_])\{([A-Za-z0-9])\}", r"\1\2", text)
-    return re.sub(r"\\([a-z]+) (?![A-Za-z])", r"\\\1", text)
+    if "\\" in text:
+        text = text.replace(r"\cdot ", "*").replace(r"\times ", "*")
+    if " " in text:
+        text = IDLE_SPACE.sub("", text)
+    if "{" in text:
+        text = ONE_SIGN_IN_BRACES.sub(r"\1\2", text)
+    return SPACE_AFTER_COMMAND.sub(r"\\\1", text) if "\\" in text else text
 
 
 def in_ascii(text: str) -> str:
@@ -73,6 +79,8 @@ def in_ascii(text: str) -> str:
 def unwrap(text: str) -> str:
     """The text without what stands round it: a box, math delimiters, bold, quotes, one final stop."""
     for _ in range(12):
+        if not WRAPPED.match(text):
+            break
         before = text = text.strip()
         if (match := BOXED.match(text)) and closing(text, match.end() - 1) == len(text) - 1:
             text = text[match.end() : -1]
@@ -90,7 +98,7 @@ def unwrap(text: str) -> str:
 
 def from_python(text: str) -> str:
     """What NumPy and SymPy print, as mathematics."""
-    for _ in range(20):
+    for _ in range(20 if "(" in text else 0):
         match = notation.CALL.search(text)
         end = closing(text, match.end() - 1) if match else None
         if end is None:
@@ -106,6 +114,8 @@ def from_python(text: str) -> str:
         else:
             new = template.format(*arguments)
         text = text[: match.start()] + new + text[end + 1 :]
+    if "[" not in text:
+        return text
     return notation.NUMPY_ROW.sub(lambda row: re.sub(r"(?<=[\d.])\s+(?=[-+\d.])", ", ", row[0]), text)
 
 
@@ -137,7 +147,7 @@ def nested_lists(match: re.Match) -> str:
 
 def without_dollars(text: str) -> str:
     r"""Inline math signs dropped; a dollar before or after an amount becomes `\$`."""
-    signs = [match.start() for match in DOLLAR.finditer(text)]
+    signs = [match.start() for match in DOLLAR.finditer(text)] if "$" in text else ()
     if not signs:
         return text
     money = len(signs) % 2 == 1 or all(re.match(r"\$\s?\d", text[at:]) for at in signs)
@@ -146,7 +156,7 @@ def without_dollars(text: str) -> str:
 
 def with_braces(text: str) -> str:
     r"""`\frac12`, `\sqrt2`, `\sqrt(2)` with their arguments in braces."""
-    for match in reversed(list(TAKES_ARGUMENTS.finditer(text))):
+    for match in reversed(list(TAKES_ARGUMENTS.finditer(text))) if "\\" in text else ():
         at, arguments = match.end(), ""
         if root := ROOT_INDEX.match(text, at):
             at, arguments = root.end(), root[0].strip()

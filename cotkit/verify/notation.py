@@ -110,6 +110,10 @@ PATTERNS = [
     (re.compile(r"\s*([\^_])\s*(?!\\circ)"), r"\1"),
     (re.compile(r"\s+"), " "),
 ]
+HAS_PATTERN = re.compile(  # what one of PATTERNS can find something in; most answers are none
+    r"[\\{^_<=*]|\.\.\.|!=|>=|\s\s|[^\S ]|^(?i:minus|negative) "
+    r"|(?<![\\A-Za-z])(?:[sc][qb]rt|pi|oo|[Ii]nf(?:inity|ty)?)(?![A-Za-z])"
+)
 
 CALLS = {  # what NumPy and SymPy print: name -> template over its arguments, or over all of them
     "Interval": "[{0},{1}]",

@@ -48,6 +48,7 @@ SCALES = {"hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9,
 PARTS = {"half": 2, "third": 3, "quarter": 4, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7, "eighth": 8}
 PARTS |= {"ninth": 9, "tenth": 10, "hundredth": 100, "thousandth": 1000}
 PARTS |= {f"{word}s": n for word, n in PARTS.items()} | {"halves": 2}
+LAST_WORDS = (*WORDS, *SCALES, *(f"{word}s" for word in SCALES), *PARTS, "dozen", "dozens")
 SCALED = re.compile(r"(.+?) ?(hundred|thousand|million|billion|trillion|dozen)s?", re.I)
 
 
@@ -79,18 +80,24 @@ def read_literal(text: str) -> Number | None:
     """The number a canonical text writes out, None when it is not one literal."""
     if len(text) > LONGEST_LITERAL + 20:
         return None
-    return decimal(text) or ratio(text) or mixed(text) or repeating(text) or in_words(text)
+    if (number := decimal(text)) is not None:
+        return number
+    if ("/" in text or "\\frac" in text) and (number := ratio(text) or mixed(text)):
+        return number
+    return ("." in text and repeating(text)) or in_words(text)
 
 
 def decimal(text: str) -> Number | None:
     match = DECIMAL.fullmatch(text)
     if not match or (match["whole"] is None and not match["part"]):
         return None
-    whole, part = re.sub("[, ]", "", match["whole"] or ""), match["part"] or ""
+    whole, part = (match["whole"] or "").replace(",", "").replace(" ", ""), match["part"] or ""
     if len(whole) + len(part) > LONGEST_LITERAL:
         return None
-    exponent = int(re.sub(r"[{}() ]", "", match["exp"] or "0"))
-    value = Fraction(int(whole + part or "0")) * Fraction(10) ** (exponent - len(part))
+    exponent = int(re.sub(r"[{}() ]", "", match["exp"])) if match["exp"] else 0
+    value, power = Fraction(int(whole + part or "0")), exponent - len(part)
+    if power:
+        value *= 10**power if power > 0 else Fraction(1, 10**-power)
     if match["sign"] and match["sign"][0] == "-":
         value = -value
     written = (whole + part).lstrip("0")
@@ -133,7 +140,7 @@ def repeating(text: str) -> Number | None:
 
 def in_words(text: str) -> Number | None:
     """`six`, `twenty-five`, `two thirds`, `one and a half`, `3 million`."""
-    if not text[-1:].isalpha():
+    if not text[-1:].isalpha() or not text.lower().endswith(LAST_WORDS):
         return None
     if (scaled := SCALED.fullmatch(text)) and (amount := decimal(scaled[1]) or ratio(scaled[1])):
         scale = SCALES.get(scaled[2].lower(), 12)

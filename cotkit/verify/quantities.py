@@ -22,6 +22,7 @@ from cotkit.verify.units import FINER, IN_SUMS, Unit, read_unit
 from cotkit.verify.verdicts import Outcome, Values, first_true
 
 MOST_SPLITS = 40
+POWERS_OF_TEN = {Fraction(10) ** power: power for power in range(-30, 31)}
 METRE = read_unit("m")[0]
 CURRENCY_FIRST = re.compile(
     r"(?P<sign>[+-]?) ?(?P<currency>(?:US)?\\\$|[€£¥₹]|(?:USD|EUR|GBP|JPY|CNY|INR|Rs\.?)(?= ?\d)) ?"
@@ -40,8 +41,11 @@ SPLIT = re.compile(r" |(?<=[\d.)}])(?=[A-Za-zμΩÅ€£¥₹¢%\\])|(?=\^\\circ
 NUMERIC = re.compile(
     r"(?:\\(?:frac|sqrt|pi|cdot|times)(?![A-Za-z])|(?<![A-Za-z])[ex](?![A-Za-z])|[-+*/^(){}\[\]\d. ])+"
 )
+NO_UNIT = re.compile(r"[-+\d.,;:/()\[\]{}<>=*|! ]*")
+ONE_PART = re.compile(r"[-+]?[\d.,/]+ ?[A-Za-z%]+")  # 5 cm
 SUM_PART = re.compile(r"(?:,|and| )*(\d{1,3}(?:,\d{3})+|[\d./]+) ?([A-Za-z]+\.?|\^\\circ|[€£]|''|['\"])? ?")
 NUMBER_WORDS = re.compile(rf"(?i)\b(?:{'|'.join(WORDS)})(?:[ -](?:{'|'.join(WORDS)}))?\b(?!-)")
+ARTICLE = re.compile(r"^(?:of )?(?:an?|the) ")
 UNIT_AND_A_HALF = re.compile(r"(an?|\w+) (\w+) and (?:a|one) half", re.I)
 NOUN = re.compile(r"(?=.*[A-Za-z]{3})[A-Za-z][A-Za-z'’ -]*(?: ?/ ?[A-Za-z]+|\^\{?[23]\}?)?")
 NO_NOUN = re.compile(
@@ -72,9 +76,11 @@ def read_quantity(text: str) -> Quantity | None:
     text = ABOUT.sub("", text)
     if (number := read_number(text)) is not None:
         return Quantity(text, number)
+    if NO_UNIT.fullmatch(text):
+        return None
     if match := CURRENCY_FIRST.fullmatch(text):
         return money(match)
-    if (total := sum_of_parts(text)) is not None:
+    if not ONE_PART.fullmatch(text) and (total := sum_of_parts(text)) is not None:
         return total
     places = [match.span() for match in SPLIT.finditer(text)][:MOST_SPLITS]
     for start, end in places:
@@ -92,7 +98,7 @@ def read_quantity(text: str) -> Quantity | None:
 
 
 def bare_unit(unit: str) -> str:
-    unit = re.sub(r"^(?:of )?(?:an?|the) ", "", unit)
+    unit = ARTICLE.sub("", unit)
     return unit[1:-1] if unit[:1] in "([" and unit[-1:] in ")]" and unit.count(unit[0]) == 1 else unit
 
 
@@ -235,10 +241,7 @@ def moved(quantum: int | None, factor: Fraction) -> int | None:
     """The last written digit after a conversion; only a power of ten keeps it in place."""
     if quantum is None:
         return None
-    for power in range(-30, 31):
-        if factor == Fraction(10) ** power:
-            return quantum + power
-    return quantum - 1000
+    return quantum + POWERS_OF_TEN.get(factor, -1000)
 
 
 def one_unit_missing(reference: Quantity, prediction: Quantity, rules: Rules, values: Values) -> Outcome:

@@ -14,19 +14,20 @@ from collections.abc import Callable
 from typing import Any
 
 STYLE = """<style>
-.cotkit-widget{font-size:var(--jp-ui-font-size1,14px);line-height:1.45}
+.cotkit-widget,.cotkit-widget .widget-html-content{font-size:var(--jp-ui-font-size1,14px);line-height:1.45}
+.cotkit-widget .mod-success{background:#00694a;color:#fff}
 .cotkit-widget .jupyter-button:focus-visible,.cotkit-widget .noUi-handle:focus-visible,
 .cotkit-widget select:focus-visible,.cotkit-widget input:focus-visible,
-.cotkit-widget textarea:focus-visible{outline:2px solid #0072B2;outline-offset:1px}
+.cotkit-widget textarea:focus-visible{outline:2px solid #0072B2!important;outline-offset:1px}
 .ck-facts{display:flex;flex-wrap:wrap;gap:4px 24px;margin:4px 0}
 .ck-facts b{font-variant-numeric:tabular-nums}
 .ck-quiet{opacity:.75}
 .cotkit-widget ins,.ck-static ins{background:rgba(0,158,115,.22);text-decoration:underline}
 .cotkit-widget del,.ck-static del{background:rgba(213,94,0,.2)}
-table.ck{border-collapse:collapse}
+table.ck{border-collapse:collapse;margin:8px 0}
 table.ck td,table.ck th{padding:2px 12px 2px 0;text-align:left;
   border-bottom:1px solid var(--jp-border-color2,rgba(128,128,128,.35));vertical-align:top}
-.ck-share{display:inline-block;position:relative;width:10em;height:1em;background:rgba(128,128,128,.2)}
+.ck-share{display:inline-block;position:relative;width:8em;height:1em;vertical-align:-.1em;background:rgba(128,128,128,.2)}
 .ck-share i{position:absolute;top:.35em;height:.3em;background:currentColor;opacity:.5}
 .ck-share b{position:absolute;top:0;height:1em;width:3px;margin-left:-1px;background:currentColor}
 </style>"""

@@ -31,15 +31,15 @@ class History:
         self._seen += 1
         if self._seen % self._every:
             return
-        models = now.get("models", {})
+        models = now.get("models", [])
         self.moments.append(
             {
                 "seconds": now["seconds"],
                 "done": now["done"],
                 "kept": now["kept"],
-                "in_flight": sum(model["in_flight"] for model in models.values()),
-                "limit": sum(model["limit"] for model in models.values()),
-                "rate_limited": sum(model["rate_limited"] for model in models.values()),
+                "in_flight": sum(model["in_flight"] for model in models),
+                "limit": sum(model["limit"] for model in models),
+                "rate_limited": sum(model["rate_limited"] for model in models),
             }
         )
         if len(self.moments) > MOMENTS:
@@ -88,7 +88,7 @@ class RunMonitor(Widget):
         """What is shown, by name; None is left out."""
         now, ledger = self.now, self.now["ledger"]
         tokens = (ledger.get("prompt_tokens") or 0) + (ledger.get("completion_tokens") or 0)
-        models = now.get("models", {}).values()
+        models = now["models"]
         decided = now["done"] or 1
         shown = {
             "done": f"{now['done']:,} of {now['total']:,}",

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import functools
 import math
 import os
 import pathlib
@@ -177,15 +178,21 @@ class ThresholdExplorer(Widget):
         self._rule = w.Dropdown(
             options=options, description="keep if", tooltip="The rule that decides", layout={"width": "auto"}
         )
-        self._sliders = {name: self._slider(name) for name in self.ranges}
+        self._sliders = {name: self._scale(w.FloatSlider, name, readout=False) for name in self.ranges}
+        self._boxes = {name: self._scale(w.BoundedFloatText, name, description=name) for name in self.ranges}
         self._uses = {
             name: w.Checkbox(description=f"use {name}", tooltip=f"Whether {name} counts", indent=False)
             for name in self.names
         }
         for control in (self._rule, *self._sliders.values(), *self._uses.values()):
             self.heed(control, lambda _: self._moved())
-        self._rows = {name: w.HBox([self._sliders[name], self._uses[name]]) for name in self.names}
-        self._rows["mean"] = self._sliders["mean"]
+        for name, slider in self._sliders.items():
+            self.heed(self._boxes[name], functools.partial(setattr, slider, "value"))
+        rows = {name: [self._boxes[name], slider] for name, slider in self._sliders.items()}
+        self._rows = {
+            name: w.HBox([*row, *([self._uses[name]] if name in self._uses else [])])
+            for name, row in rows.items()
+        }
         self._file = w.Text("thresholds.json", description="save as", tooltip="File of the thresholds")
         save = button("Save thresholds", self._save, tooltip="For distill(score_threshold=...)")
         files = w.HBox([self._file, save, button("As tuned", self.reset, tooltip="Back to where it began")])
@@ -194,14 +201,10 @@ class ThresholdExplorer(Widget):
         self._draw()
         return view
 
-    def _slider(self, name: str) -> Any:
-        import ipywidgets as w
-
+    def _scale(self, kind: Any, name: str, **look: Any) -> Any:
+        """A slider, or the box of the same number: screen readers read the box's name, not the slider's."""
         low, high = self.ranges[name]
-        return w.FloatSlider(
-            min=low, max=high, step=(high - low) / 100, description=name, tooltip=f"Threshold of {name}",
-            style={"description_width": "initial"}, layout={"width": "28em"},
-        )  # fmt: skip
+        return kind(min=low, max=high, step=(high - low) / 100, tooltip=f"Threshold of {name}", **look)
 
     def _moved(self) -> None:
         self.rule = self._rule.value
@@ -222,7 +225,7 @@ class ThresholdExplorer(Widget):
         self._drawing = True
         self._rule.value, self._saved.value = self.rule, ""
         for name, slider in self._sliders.items():
-            slider.value = self.limits[name]
+            slider.value = self._boxes[name].value = self.limits[name]
             self._rows[name].layout.display = None if (name == "mean") == (self.rule == "mean") else "none"
         for name, box in self._uses.items():
             box.value, box.layout.display = name in self.used, None if len(self.names) > 1 else "none"

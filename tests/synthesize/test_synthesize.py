@@ -13,6 +13,7 @@ from synth_script import Script, model, right_answer, right_code, right_question
 
 import cotkit
 from cotkit import asynthesize, start_synthesize, synthesize, synthesized_problems
+from cotkit.pipelines.operators import OPERATORS
 from cotkit.pipelines.synthesis_report import outcome_of
 from cotkit.pipelines.synthesize import STEPS
 from cotkit.runs import RunError
@@ -249,6 +250,13 @@ def test_a_rewriting_that_adds_nothing_is_no_gain(serve, tmp_path):
     server = serve(script)
     run = quiet(seeds(), "evol_instruct", model(server), attempts=8, run=tmp_path / "r")
     assert run.report["drops"] == {"no_gain": 8}
+
+
+def test_a_rewriting_that_copies_what_the_prompt_shows_is_no_new_problem(serve, tmp_path):
+    """Its program and answer are right, so nothing else would stop it."""
+    server = serve(Script(question=lambda sid: OPERATORS["invert"].example.replace("48", str(48 + 12 * sid))))
+    run = quiet(seeds(), "evol_instruct", model(server), attempts=4, run=tmp_path / "r")
+    assert run.report["drops"] == {"copied": 4} and "prompt's example of invert" in run.records()[0].detail
 
 
 def test_splits_and_types_never_meet_and_licences_add_up(serve, tmp_path):

@@ -154,7 +154,8 @@ def test_the_sliders_move_everything():
         explorer._rows["mean"].layout.display is None
         and explorer._rows["consistency"].layout.display == "none"
     )
-    explorer._sliders["mean"].value = 0.5
+    explorer._boxes["mean"].value = 0.5
+    assert explorer._sliders["mean"].value == 0.5
     assert (
         "mean ≥ 0.5" in explorer._shown.value
         and f"{explorer.confusion['kept', 'wrong']:,}" in explorer._shown.value
