@@ -113,6 +113,7 @@ class CallLedger:
         self._use_wal()
         if not tables:
             self._db.executescript(_TABLES)
+        self._known = {row[0] for row in self._db.execute("SELECT key FROM answers")}
         for role, *sums in self._db.execute(_SUMS):
             self._tally(role).add(*sums)
 
@@ -156,12 +157,13 @@ class CallLedger:
         """The first stored completion under one of the keys, and its key."""
         if not self.use_cache:
             return None
-        with self._trouble():
-            for key in keys:
+        for key in keys:
+            if key not in self._known:
+                continue
+            with self._trouble():
                 row = self._db.execute("SELECT completion FROM answers WHERE key = ?", (key,)).fetchone()
-                if row:
-                    self._tally(role).cached += 1
-                    return Completion(**json.loads(row[0]), cached=True), key
+                self._tally(role).cached += 1
+            return Completion(**json.loads(row[0]), cached=True), key
         return None
 
     @contextlib.asynccontextmanager
@@ -190,6 +192,7 @@ class CallLedger:
                     self._db.execute("BEGIN IMMEDIATE")
                     self._db.execute("UPDATE calls SET kind = 'parse' WHERE id = ?", found[:1])
                     self._db.execute("DELETE FROM answers WHERE key = ?", (key,))
+                self._known.discard(key)
                 tally = self._tally(found[1])
                 tally.calls -= 1
                 tally.failed["parse"] += 1
@@ -225,9 +228,9 @@ class CallLedger:
                 "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 row,
             ).lastrowid
+            stored = [(call, key, _as_json(completion)) for key, completion in answers]
             self._db.executemany(
-                "INSERT OR IGNORE INTO answers (call, key, completion) VALUES (?, ?, ?)",
-                [(call, key, _as_json(completion)) for key, completion in answers],
+                "INSERT OR IGNORE INTO answers (call, key, completion) VALUES (?, ?, ?)", stored
             )
             self._tally(role).add(
                 kind,
@@ -238,6 +241,7 @@ class CallLedger:
                 guessed_tokens,
                 guessed_usd,
             )
+        self._known.update(key for _, key, _ in stored)
 
     def totals(self) -> dict[str, Any]:
         """Sums over every session on this folder, and by role; None = nothing is known.

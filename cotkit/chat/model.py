@@ -239,6 +239,12 @@ class ChatModel:
         if len(calls) > 1 and self.endpoints[0].dialect.takes_n:
             done = await self._in_one_request(calls, ledger, role)
         rest = [call for call in calls if call.sample_index not in done]
+        if len(rest) == 1:  # the everyday case needs no task of its own
+            try:
+                done[rest[0].sample_index] = await self._complete(rest[0], None, ledger, role)
+            except ModelError as error:
+                done[rest[0].sample_index] = error
+            return [done[call.sample_index] for call in calls]
         results = await asyncio.gather(
             *(self._complete(call, None, ledger, role) for call in rest), return_exceptions=True
         )
