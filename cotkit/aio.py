@@ -122,7 +122,10 @@ run, arun, start, inside = _ENGINE.run, _ENGINE.arun, _ENGINE.start, _ENGINE.ins
 
 async def together(coros: Iterable[Awaitable[R]]) -> list[R]:
     """The results of all, run at the same time; an error is raised only when none is running any more."""
-    results = await asyncio.gather(*(_contained(coro) for coro in coros), return_exceptions=True)
+    contained = [_contained(coro) for coro in coros]
+    if len(contained) == 1:  # needs no task of its own
+        return [await contained[0]]
+    results = await asyncio.gather(*contained, return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException):
             raise result
