@@ -50,7 +50,7 @@ def test_its_python_runs(code, serve, tmp_path):
     }
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    if "distill" in code:
+    if "first-try" in code:
         assert (tmp_path / "first-try" / "sft.jsonl").exists() and "20 given =" in done.stdout
         assert server.calls > 80
 

@@ -80,7 +80,7 @@ class BenchmarkReport:
             if reason := _why_incomplete(rows, report):
                 reasons.setdefault(name, reason)
         in_order = sorted(problems.values(), key=lambda row: row.index)
-        table = [(row.id, row.type or NO_DOMAIN, row.problem, row.reference) for row in in_order]
+        table = [(row.id, _domain(row), row.problem, row.reference) for row in in_order]
         frames = (
             pandas.DataFrame(traces, columns=TRACE_COLUMNS),
             pandas.DataFrame(table, columns=["id", "domain", "problem", "reference"]),
@@ -203,6 +203,11 @@ class BenchmarkReport:
         return f"BenchmarkReport({len(self.models)} models, {len(self.problems)} problems{failed})"
 
 
+def _domain(row: Row) -> str:
+    """A problem's type; one that is called like a total is told from it."""
+    return f"{row.type} (domain)" if row.type in (ALL, MEAN) else row.type or NO_DOMAIN
+
+
 def _check_same(first: Row, row: Row, model: str) -> None:
     if (row.problem, row.reference) != (first.problem, first.reference):
         raise ValueError(
@@ -213,7 +218,7 @@ def _check_same(first: Row, row: Row, model: str) -> None:
 
 def _outcomes(model: str, row: Row, asked: int) -> Iterator[tuple]:
     """A line of `traces` for each of the `asked` completions of a problem."""
-    domain, made = row.type or NO_DOMAIN, drafts(row)
+    domain, made = _domain(row), drafts(row)
     for c in made:
         yield model, row.id, domain, c.sample_index, _outcome(c), c.verdict.method, c.answer
     kinds = [error["kind"] for error in row.errors] or [row.drop_reason]
@@ -348,17 +353,23 @@ def _common_answer(own: pandas.DataFrame) -> tuple[str | None, int]:
 
 
 def _cost(model: str, rows: Sequence[Row], report: dict[str, Any]) -> dict[str, Any]:
-    """What a model's run took, in all, by problem and by solved problem; nan = unknown, or none solved.
+    """What a model took, in all, by problem and by solved problem; nan = unknown, or none solved.
 
-    seconds: of the whole run, in which other models may have used the same machine.
+    Calls, tokens and money are the model's own; those of a model that verifies its answers stand apart, in
+    the verifier_ columns. seconds: of the whole run, in which other models may have used the same machine.
     """
-    total, ledger = throughput(rows, report).iloc[-1], report.get("ledger") or {}
+    by_role = throughput(rows, report).set_index("role")
+    total = by_role.loc["generator" if "generator" in by_role.index else "all"]
+    ledger = (report.get("ledger") or {}).get("by_role", {})
     solved = sum(any(c.verdict.correct for c in drafts(row)) for row in rows)
     line = {"model": model, "problems": len(rows), "solved": solved}
     line |= interval_columns("solved_share", Rate.of(solved, len(rows)))
     for name in ("calls", "prompt_tokens", "completion_tokens", "cost_usd", "cost", "latency_p50"):
         line[name] = NAN if pandas.isna(total[name]) else total[name]
-    line |= {name: ledger.get(name, 0) for name in ("unknown_usage", "unknown_cost")}
+    own, verifier = ledger.get("generator", {}), ledger.get("verifier", {})
+    line |= {name: own.get(name, 0) for name in ("unknown_usage", "unknown_cost")}
+    for name in ("calls", "completion_tokens", "cost_usd", "unknown_usage"):
+        line[f"verifier_{name}"] = NAN if (count := verifier.get(name, 0)) is None else count
     line["seconds"] = report.get("seconds", NAN)
     for unit, count in (("problem", len(rows)), ("solved", solved)):
         for name, amount in (("tokens", "completion_tokens"), ("usd", "cost_usd"), ("seconds", "seconds")):

@@ -36,13 +36,22 @@ def _accuracies(report: BenchmarkReport) -> Iterator[str]:
     for model, own in report.table.set_index("domain").groupby("model", sort=False):
         total, mean = own.loc[ALL], own.loc[MEAN]
         apart = ", ".join(f"{total[name]:,} {name}" for name in ("undecided", "failed") if total[name])
-        counted = f" Counted apart: {apart}." if apart else ""
+        counted = f" Counted apart: {apart}{_bounds(total)}." if apart else ""
         if not total["n"]:
             yield f"{model}: no completion was decided, so nothing is known about its accuracy.{counted}"
             continue
         rate = Rate(total["right"], total["n"], *(total[f"accuracy{end}"] for end in ("", "_low", "_high")))
         each = f"; the mean of {len(own) - 2} domains is {_percent(mean)}" if len(own) > 3 else ""
         yield f"{model} was right on {rate.in_words('decided completions')}{each}.{counted}"
+
+
+def _bounds(total: Any) -> str:
+    """What the accuracy would be, were all undecided completions wrong, and were all of them right."""
+    known = total["n"] + total["undecided"]
+    if not total["undecided"]:
+        return ""
+    low, high = (100 * right / known for right in (total["right"], total["right"] + total["undecided"]))
+    return f" (with the undecided all wrong or all right: {low:.0f} to {high:.0f} %)"
 
 
 def _percent(line: Any) -> str:
@@ -89,11 +98,21 @@ def _small_domains(report: BenchmarkReport) -> Iterator[str]:
 
 def _costs(report: BenchmarkReport) -> Iterator[str]:
     for line in report.cost[report.cost["calls"] > 0].itertuples():
-        least = "at least " if line.unknown_usage else ""
-        known = line.completion_tokens == line.completion_tokens
-        tokens = f"{least}{line.completion_tokens:,.0f}" if known else "an unknown number of"
-        each = f", {least}{line.tokens_per_solved:,.0f} a solved problem" if known and line.solved else ""
+        tokens = _amount(line.completion_tokens, line.unknown_usage)
+        each = _amount(line.tokens_per_solved, line.unknown_usage)
+        each = f", {each} a solved problem" if line.tokens_per_solved == line.tokens_per_solved else ""
         yield f"{line.model}: {line.calls:,} calls, {tokens} completion tokens{each}, cost {line.cost}."
+        if line.verifier_calls:
+            tokens = _amount(line.verifier_completion_tokens, line.verifier_unknown_usage)
+            yield (
+                f"Verifying {line.model}'s answers took {line.verifier_calls:,} more calls and {tokens} "
+                "completion tokens of the verifier's model, counted apart."
+            )
+
+
+def _amount(count: float, unknown: int) -> str:
+    """A sum in words; nan = nothing is known, `unknown` calls are not in it."""
+    return f"{'at least ' if unknown else ''}{count:,.0f}" if count == count else "an unknown number of"
 
 
 def _doubts(report: BenchmarkReport) -> Iterator[str]:

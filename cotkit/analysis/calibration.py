@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cotkit.analysis.intervals import NAN, Rate, wilson_interval
+from cotkit.analysis.intervals import NAN, Rate, kish, wilson_interval
 
 if TYPE_CHECKING:
     import pandas
@@ -50,15 +50,17 @@ def curve(
     cost_per_1000, each with `_low` and `_high`.
 
     Bands hold point by point. Those of the shares are Wilson's on the effective number of observations, from
-    the variance over resampled problems, kept between the number of problems and of rows behind the share
+    the variance over resampled problems, kept between Kish's number and that of the rows behind the share
     (see `Rate.of_grouped`): a percentile band would be empty where all kept rows are right. Those of the cost
     are percentiles. `costs`: of a wrong row kept, of a right row lost.
     """
     import pandas
 
-    first = np.full(int(problem.max()) + 1, steps)
-    np.minimum.at(first, problem, step)
-    of_right, of_wrong = len(np.unique(problem[right])), len(np.unique(problem[~right]))
+    problems = int(problem.max()) + 1
+
+    def alike(rows: np.ndarray) -> tuple[float, int]:
+        """The least and the most independent observations among these rows."""
+        return kish(np.bincount(problem[rows], minlength=problems)), int(rows.sum())
 
     def measured(weights: np.ndarray) -> dict[str, np.ndarray]:
         kept, hits = counts_along(step, weights, steps), counts_along(step, weights * right, steps)
@@ -72,18 +74,18 @@ def curve(
     values = measured(np.ones(len(step)))
     drawn = [measured(weights) for weights in problem_weights(problem, resamples, seed)]
     kept_rows = counts_along(step, np.ones(len(step)), steps)
-    behind = {  # problems and rows of each share's denominator
-        "precision": (counts_along(first, np.ones(len(first)), steps), kept_rows),
-        "recall": (np.full(steps, of_right), np.full(steps, right.sum())),
-        "kept": (np.full(steps, len(first)), np.full(steps, len(step))),
-        "false_kept": (np.full(steps, of_wrong), np.full(steps, (~right).sum())),
+    behind = {  # of each share's denominator
+        "precision": [alike(step <= at) for at in range(steps)],
+        "recall": [alike(right)] * steps,
+        "kept": [alike(np.ones(len(step), bool))] * steps,
+        "false_kept": [alike(~right)] * steps,
     }
     columns = {"step": np.arange(steps), "kept_n": kept_rows.astype(int)}
     for name, value in values.items():
         draws = np.array([one[name] for one in drawn])
         columns[name] = value
         if name in SHARES:
-            low, high = _bands(value, draws, *behind[name], confidence)
+            low, high = _bands(value, draws, problems, behind[name], confidence)
         else:
             low, high = np.quantile(draws, [0.5 - confidence / 2, 0.5 + confidence / 2], axis=0)
         columns[f"{name}_low"], columns[f"{name}_high"] = low, high
@@ -91,16 +93,20 @@ def curve(
 
 
 def _bands(
-    value: np.ndarray, draws: np.ndarray, problems: np.ndarray, rows: np.ndarray, confidence: float
+    value: np.ndarray,
+    draws: np.ndarray,
+    problems: int,
+    behind: list[tuple[float, int]],
+    confidence: float,
 ) -> tuple[np.ndarray, np.ndarray]:
     spread = value * (1 - value)
     known = (~np.isnan(draws)).sum(axis=0)
-    scale = problems / np.maximum(problems - 1, 1)
     bounds = np.full((2, len(value)), NAN)
-    for at in np.flatnonzero((rows > 0) & (known > 1)):
-        variance = np.nanvar(draws[:, at]) * scale[at]
-        effective = spread[at] / variance if variance > 0 else 0.0
-        effective = min(max(effective, problems[at]), rows[at])
+    for at, (least, rows) in enumerate(behind):
+        if rows == 0 or known[at] < 2:
+            continue
+        variance = np.nanvar(draws[:, at]) * problems / max(problems - 1, 1)
+        effective = min(max(spread[at] / variance if variance > 0 else 0.0, least), rows)
         bounds[:, at] = wilson_interval(value[at] * effective, effective, confidence)
     return bounds[0], bounds[1]
 

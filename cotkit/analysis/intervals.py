@@ -65,9 +65,11 @@ class Rate:
         """The share of True among traces of which several belong to one problem, `groups[i]` naming it.
 
         Wilson's interval on the effective number of observations p(1-p)/variance, where the variance is that
-        of a ratio of totals over problems; the effective number is kept between the number of problems
-        (traces of a problem all alike) and the number of traces (independent).
-        Source: Dean and Pagano (2015), Journal of Survey Statistics and Methodology 3:484-503.
+        of a ratio of totals over problems; the effective number is kept between Kish's number (traces of a
+        problem all alike; the number of problems where all have as many traces) and the number of traces
+        (independent). Where one problem holds most traces no interval is to be trusted.
+        Source: Dean and Pagano (2015), Journal of Survey Statistics and Methodology 3:484-503; Kish (1965),
+        Survey Sampling, section 11.7.
         """
         n = len(flags)
         if n == 0:
@@ -77,7 +79,8 @@ class Rate:
         value, problems = float(true.sum()) / n, len(size)
         variance = problems / max(problems - 1, 1) * float(((true - value * size) ** 2).sum()) / n**2
         spread = value * (1 - value)  # 0 when all traces agree: then they count as one a problem
-        effective = min(max(spread / variance if variance else n, problems), n) if spread else problems
+        least = kish(size)
+        effective = min(max(spread / variance if variance else n, least), n) if spread else least
         return cls(int(true.sum()), n, value, *wilson_interval(value * effective, effective, confidence))
 
     def __str__(self) -> str:
@@ -91,6 +94,11 @@ class Rate:
             return f"none of 0 {noun}"
         percent = f"{100 * self.value:.0f} %, 95 % interval {100 * self.low:.0f} to {100 * self.high:.0f} %"
         return f"{self.successes:,} of {self.n:,} {noun} ({percent})"
+
+
+def kish(sizes: np.ndarray) -> float:
+    """How many independent observations groups of these sizes are worth, each group's members all alike."""
+    return float(np.sum(sizes)) ** 2 / max(float(np.sum(np.square(sizes, dtype=float))), 1.0)
 
 
 @dataclass(frozen=True)

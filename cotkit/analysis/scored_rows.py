@@ -5,15 +5,14 @@ from __future__ import annotations
 import difflib
 import hashlib
 import os
-import pathlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cotkit.analysis.scored_sources import SUFFIXES, scored_frame
-from cotkit.runs import Run, open_run
+from cotkit.analysis.scored_sources import scored_frame
+from cotkit.runs import Run
 
 if TYPE_CHECKING:
     import pandas
@@ -23,17 +22,28 @@ SHARES = {"tune": 0.4, "certify": 0.4, "report": 0.2}
 LEAST_ROWS, LEAST_PROBLEMS = 50, 10  # with fewer nothing is split, and nothing certified
 _TRUTH = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
 _MISSING = ("", "none", "nan", "<na>")
+_TAKEN = (
+    "id",
+    "problem",
+    "right",
+    "iteration",
+    "length",
+    "split",
+    "tuned",
+)  # columns of `ThresholdReport.rows`
 
 
 @dataclass(frozen=True)
 class ScoredRows:
-    """`frame` holds the rows that have a verdict and every score: id, right, iteration, length (nan where
-    unknown) and the score columns. `left_out` counts the others by reason; `missing` counts by column.
-    `judge` is the judge's `describe()` where it is known."""
+    """`frame` holds the rows that have a verdict and every score: id, problem (codes from 0, in the order of
+    ids), right, iteration, length (nan where unknown) and the score columns. `left_out` counts the others by
+    reason; `missing` counts by column; `unlabelled` holds iteration and scores of those that lack nothing but
+    a verdict. `judge` is the judge's `describe()` where it is known."""
 
     frame: pandas.DataFrame
     columns: list[str]
     given: int
+    unlabelled: pandas.DataFrame
     left_out: dict[str, int]
     missing: dict[str, int]
     judge: dict[str, Any] | None
@@ -57,77 +67,83 @@ class ScoredRows:
 def scored_rows(
     given: Any, score_columns: Sequence[str] | None, label: str, group: str | None, judge: Any
 ) -> ScoredRows:
-    """Raises ValueError for a column that is not there, a score or label that is none, a row without a
-    problem, runs of different judges, or no row that has both a verdict and every score."""
-    frame, described = _read(given, group)
-    described = described or (judge.describe() if hasattr(judge, "describe") else judge)
+    """Raises ValueError for a column that is not there or not free, a score or label that is none, a row
+    without a problem, rows of different judges, or no row that has both a verdict and every score."""
+    import pandas
+
+    frame = _read(given, group)
+    described = judge.describe() if hasattr(judge, "describe") else judge
+    described = described or frame.attrs.get("judge")
     if described is not None and not isinstance(described, Mapping):
         raise TypeError(f"judge must be a judge or its describe(), got {judge!r:.80}")
-    columns = _columns(frame, score_columns)
-    for column in [label, *([group] if group else []), *columns]:
-        if column not in frame.columns:
-            near = difflib.get_close_matches(column, map(str, frame.columns), 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(map(str, frame.columns))}"
-            raise ValueError(f"the data has no column {column!r}; {hint}")
+    columns = _columns(frame, score_columns, (label, group))
     taken = frame.reset_index(drop=True)
     right = _labels(taken[label], label)
-    scores = {column: _scores(taken[column], column) for column in columns}
+    scores = {column: _numbers(taken[column], column, "score") for column in columns}
+    drafts = _iterations(taken)
     hinted = _flags(taken, "rationalized")
     undecided = ~hinted & right.isna()
-    without = ~hinted & ~undecided & np.any([values.isna() for values in scores.values()], axis=0)
-    keep = ~(hinted | undecided | without)
+    unscored = np.any([values.isna() for values in scores.values()], axis=0)
+    without = ~hinted & ~undecided & unscored
+    undated = ~(hinted | undecided | without) & drafts.isna()
+    left_out = {"rationalized": hinted, "no verdict": undecided, "no score": without, "no iteration": undated}
+    left_out = {why: int(rows.sum()) for why, rows in left_out.items()}
+    keep = ~(hinted | undecided | without | undated)
     if not keep.any():
         raise ValueError(
             f"none of {len(taken):,} rows has a verdict ({label!r}) and a score ({', '.join(columns)}): "
-            f"{int(hinted.sum()):,} rationalized, {int(undecided.sum()):,} without a verdict, "
-            f"{int(without.sum()):,} with a verdict but without a score"
+            f"{left_out['rationalized']:,} rationalized, {left_out['no verdict']:,} without a verdict, "
+            f"{left_out['no score']:,} with a verdict but without a score, {left_out['no iteration']:,} with "
+            "both but without an iteration"
         )
+    names = sorted(taken.loc[keep, "judge"].dropna().astype(str).unique()) if "judge" in taken else []
+    if len(names) > 1:
+        raise ValueError(f"the rows are of several judges ({', '.join(names)}): tune each judge on its own")
     found = {
         "id": _problems(taken, group),
+        "problem": 0,
         "right": right,
-        "iteration": taken.get("iteration", 0),
-        "length": taken[LENGTH].astype(float) if LENGTH in taken else np.nan,
+        "iteration": drafts,
+        "length": _numbers(taken[LENGTH], LENGTH, "length") if LENGTH in taken else np.nan,
     }
-    kept = taken.assign(**found)[[*found]].assign(**scores)[keep]
+    found = taken.assign(**found)[[*found]].assign(**scores)
+    kept, unlabelled = found[keep], found[undecided & ~unscored & drafts.notna()]
     kept = kept.astype({"right": bool, "iteration": int})
-    kept = kept.sort_values([*kept.columns], ignore_index=True)  # what is drawn depends on no order of rows
+    kept["problem"] = pandas.factorize(kept["id"], sort=True)[0]
+    # what is drawn depends on no order of the rows; the verdict comes last, so that it orders no ties first
+    order = ["problem", "iteration", *columns, "length", "right"]
     return ScoredRows(
-        kept,
+        kept.sort_values(order, ignore_index=True),
         columns,
         len(taken),
-        {
-            "rationalized": int(hinted.sum()),
-            "no verdict": int(undecided.sum()),
-            "no score": int(without.sum()),
-        },
+        unlabelled[["iteration", *columns]],
+        left_out,
         {column: int(values[~hinted].isna().sum()) for column, values in scores.items()},
         described,
-        sorted(taken["judge"].dropna().astype(str).unique()) if "judge" in taken else [],
+        names,
         sorted(taken["type"].dropna().astype(str).unique()) if "type" in taken else [],
         sorted(kept["iteration"].unique().tolist()) if "iteration" in taken else None,
     )
 
 
-def _read(given: Any, group: str | None) -> tuple[pandas.DataFrame, dict[str, Any] | None]:
-    """The rows, and the judge's description where a run tells it."""
+def _read(given: Any, group: str | None) -> pandas.DataFrame:
     import pandas
 
     if isinstance(given, pandas.DataFrame):
-        return given, None
-    if isinstance(given, (str, os.PathLike)) and pathlib.Path(given).suffix.lower() in SUFFIXES:
-        return scored_frame(given, group or "id"), None
-    runs = given if isinstance(given, (list, tuple)) else [given]
-    if not runs or not all(isinstance(run, (Run, str, os.PathLike)) for run in runs):
+        return given
+    if not isinstance(given, (str, os.PathLike, Run)) and not (
+        isinstance(given, (list, tuple))
+        and given
+        and all(isinstance(r, (Run, str, os.PathLike)) for r in given)
+    ):
         raise TypeError(f"frame must be a Run, Runs, a DataFrame or a file of rows, got {given!r:.80}")
-    runs = [run if isinstance(run, Run) else open_run(run) for run in runs]
-    judges = [run.config.get("judge") for run in runs]
-    if any(judge != judges[0] for judge in judges):
-        names = ", ".join(str((judge or {}).get("name")) for judge in judges)
-        raise ValueError(f"the runs were not judged alike ({names}): tune each judge on its own runs")
-    return scored_frame(runs), judges[0]
+    return scored_frame(given, group or "id")
 
 
-def _columns(frame: pandas.DataFrame, score_columns: Sequence[str] | None) -> list[str]:
+def _columns(
+    frame: pandas.DataFrame, score_columns: Sequence[str] | None, label_and_group: tuple[str, str | None]
+) -> list[str]:
+    """The score columns, with label and group all there, each once and none under a name that is taken."""
     if isinstance(score_columns, str):
         score_columns = [score_columns]
     if score_columns is None:
@@ -140,6 +156,18 @@ def _columns(frame: pandas.DataFrame, score_columns: Sequence[str] | None) -> li
             if not columns
             else f"score_columns names a column twice: {columns}"
         )
+    if taken := [column for column in columns if column in (*_TAKEN, *label_and_group)]:
+        raise ValueError(
+            f"{taken[0]!r} cannot be a score column, the name means something else here: rename it"
+        )
+    for column in [*(name for name in label_and_group if name), *columns]:
+        if column not in frame.columns:
+            near = difflib.get_close_matches(column, map(str, frame.columns), 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(map(str, frame.columns))}"
+            raise ValueError(f"the data has no column {column!r}; {hint}")
+    if not frame.columns.is_unique:
+        twice = frame.columns[frame.columns.duplicated()][0]
+        raise ValueError(f"the data has two columns {twice!r}: rename one")
     return columns
 
 
@@ -154,7 +182,7 @@ def _labels(values: pandas.Series, name: str) -> pandas.Series:
     return truth
 
 
-def _scores(values: pandas.Series, name: str) -> pandas.Series:
+def _numbers(values: pandas.Series, name: str, what: str) -> pandas.Series:
     """Finite numbers; nan for what is missing or infinite."""
     import pandas
 
@@ -164,8 +192,23 @@ def _scores(values: pandas.Series, name: str) -> pandas.Series:
     )
     if strange.any():
         at = int(np.flatnonzero(strange)[0])
-        raise ValueError(f"row {at}, column {name!r}: the score {values.iloc[at]!r} is no number")
+        raise ValueError(f"row {at}, column {name!r}: the {what} {values.iloc[at]!r} is no number")
     return numbers.where(np.isfinite(numbers)) + 0.0  # no negative zero
+
+
+def _iterations(frame: pandas.DataFrame) -> pandas.Series:
+    """Whole numbers; nan where missing, 0 where none are recorded."""
+    import pandas
+
+    if "iteration" not in frame:
+        return pandas.Series(0.0, frame.index)
+    numbers = _numbers(frame["iteration"], "iteration", "iteration")
+    odd = np.flatnonzero(numbers.notna() & ((numbers % 1 != 0) | (numbers < 0)))
+    if len(odd):
+        raise ValueError(
+            f"row {odd[0]}, column 'iteration': {frame['iteration'].iloc[odd[0]]!r} is no whole number from 0"
+        )
+    return numbers
 
 
 def _flags(frame: pandas.DataFrame, name: str) -> np.ndarray:
@@ -185,10 +228,10 @@ def _problems(frame: pandas.DataFrame, group: str | None) -> pandas.Series | lis
     return frame[group].astype(str)
 
 
-def split_problems(ids: pandas.Series, seed: int) -> np.ndarray:
+def split_problems(problem: np.ndarray, seed: int) -> np.ndarray:
     """ "tune", "certify" or "report" for each row: 40, 40 and 20 % of the problems, all rows of a problem
-    together. Depends on the set of ids and the seed, not on the order of the rows."""
-    problems, code = np.unique(ids.to_numpy(str), return_inverse=True)
+    together. Depends on the set of problems and the seed, not on the order of the rows."""
+    problems, code = np.unique(problem, return_inverse=True)
     place = np.random.default_rng(seed).permutation(len(problems)) / len(problems)
     bounds = np.cumsum(list(SHARES.values()))[:-1]
     return np.array(list(SHARES))[np.searchsorted(bounds, place, side="right")][code]

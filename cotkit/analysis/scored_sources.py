@@ -26,26 +26,33 @@ SUFFIXES = (".csv", ".jsonl", ".parquet")
 def scored_frame(source: Run | str | os.PathLike[str] | Iterable[Any], group: str = "id") -> pandas.DataFrame:
     """Scored rows of a run, of several runs (`run` names them; objects or folders), or of one file.
 
-    Of runs it is `candidates_frame` with a column `self_consistency`. `group` is the file's column of
-    problems, whose ids are kept as they are written. Raises FileNotFoundError for a file that is not there,
-    ValueError for one that cannot be read; the message says where.
+    Of runs it is `candidates_frame` with a column `self_consistency`, and `attrs["judge"]` holds what the
+    runs record of their judge. `group` is the file's column of problems, whose ids are kept as they are
+    written. Raises FileNotFoundError for a file that is not there, ValueError for one that cannot be read
+    (the message says where) and for runs of different judges.
     """
     import pandas
 
     if isinstance(source, (str, os.PathLike)) and pathlib.Path(source).suffix.lower() in SUFFIXES:
         frame = _read(pathlib.Path(source).expanduser(), group)
         if "trace" in frame and "trace_characters" not in frame:
-            frame["trace_characters"] = frame["trace"].str.len()
+            frame["trace_characters"] = frame["trace"].astype("string").str.len()
         return frame
     runs = [source] if isinstance(source, (Run, str, os.PathLike)) else list(source)
     if not runs:
         raise ValueError("no run is given")
+    runs = [run if isinstance(run, Run) else open_run(run) for run in runs]
+    judges = [run.config.get("judge") for run in runs]
+    if any(judge != judges[0] for judge in judges):
+        names = ", ".join(str((judge or {}).get("name")) for judge in judges)
+        raise ValueError(f"the runs were not judged alike ({names}): tune each judge on its own runs")
     frames = []
     for run in runs:
-        run = run if isinstance(run, Run) else open_run(run)
         frame = candidates_frame(run.iter_records())
         frames.append(frame.assign(run=run.path.name, self_consistency=self_consistency(frame)))
-    return pandas.concat(frames, ignore_index=True)
+    found = pandas.concat(frames, ignore_index=True)
+    found.attrs["judge"] = judges[0]
+    return found
 
 
 def _read(path: pathlib.Path, group: str) -> pandas.DataFrame:
@@ -67,7 +74,7 @@ def _read(path: pathlib.Path, group: str) -> pandas.DataFrame:
 
 def _json_lines(path: pathlib.Path) -> list[dict[str, Any]]:
     rows = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
+    for number, line in enumerate(path.read_text(encoding="utf-8-sig").split("\n"), 1):
         if not line.strip():
             continue
         try:

@@ -10,27 +10,42 @@ if TYPE_CHECKING:
     from cotkit.analysis.threshold_tables import Outcome
     from cotkit.analysis.tuning import ThresholdReport
 
+MANY_UNLABELLED = 0.02  # share of the scored rows without a verdict that is worth a sentence
 
-def reason(record: dict[str, Any], words: str, outcome: Outcome, refusal: str | None) -> str:
-    """The certificate in words: what is certified, or why it is not and what it would take."""
+
+def reason(
+    record: dict[str, Any], words: str, outcome: Outcome, tested_target: float, refusal: str | None
+) -> str:
+    """The certificate in words: what is certified, or why it is not and what it would take.
+    `tested_target` is by the verifier's labels, above the target where the verifier errs."""
     n, target, delta = record["n"], _percent(record["target_precision"]), _percent(record["delta"])
     if outcome.certified:
         errors = ", the verifier's own errors counted in" if record["verifier_errors"] else ""
         counts = f"{outcome.wrong:,} of {outcome.kept:,} kept were wrong among {outcome.tested:,} problems"
+        each = "" if n["traces_a_problem"][1] == 1 else ", each problem counted once"
         return (
-            f"certified: at least {target} of the traces with {words} are right (such a certificate fails "
-            f"with chance {delta} at most{errors}; {counts} tested, p = {outcome.p_value:.2g})"
+            f"certified: at least {target} of the traces with {words} are right{each} (such a certificate "
+            f"fails with chance {delta} at most{errors}; {counts} tested, p = {outcome.p_value:.2g})"
         )
     text = f"not certifiable with n = {n['problems']:,} labelled problems ({n['rows']:,} rows): "
     if refusal:
         return text + refusal
-    if outcome.labels_needed is None:
+    right, kept = outcome.best
+    if outcome.step is None:
+        aim = f"{_percent(tested_target)} by the verifier" if record["verifier_errors"] else target
         return (
-            f"{text}by the tune split no threshold is more than {target} precise (the best "
-            f"{_percent(outcome.best)}), so no number of labels suffices"
+            f"{text}no threshold reached {aim} in the tune split (at best {right:,} of {kept:,} kept traces "
+            "were right); more labels may or may not show one"
         )
+    if outcome.labels_needed is None:
+        return f"{text}the tune split is too near the target ({right:,} of {kept:,} right at best) to say how many"
     needed = float(f"{outcome.labels_needed:.2g}")
-    return f"{text}about {needed:,.0f} labels needed, by an estimate from the tune split"
+    if outcome.labels_needed <= n["problems"]:
+        return (
+            f"{text}about {needed:,.0f} should have been enough by the tune split, so one of the two splits "
+            "was drawn by luck; as many labelled problems again may show which"
+        )
+    return f"{text}about {needed:,.0f} labelled problems needed, by an estimate from the tune split"
 
 
 def threshold_findings(report: ThresholdReport) -> list[str]:
@@ -47,7 +62,43 @@ def threshold_findings(report: ThresholdReport) -> list[str]:
         )
         if not math.isnan(chosen.get("true_precision", math.nan)):
             said.append(f"With the verifier's errors taken out: {_share(chosen, 'true_precision')}.")
-    return [*said, *_scores(report), *_calibrated(report), *_iterations(report), *_lengths(report)]
+    return [
+        *said,
+        *_units(record),
+        *_unlabelled(record),
+        *_scores(report),
+        *_calibrated(report),
+        *_iterations(report),
+        *_lengths(report),
+    ]
+
+
+def _units(record: dict[str, Any]) -> Iterator[str]:
+    few, many = record["n"]["traces_a_problem"]
+    found = (record["report"] or {}).get("precision_by_problem")
+    if found and found[0] is not None:
+        by_trace = dict(zip(("x", "x_low", "x_high"), record["report"]["precision"], strict=True))
+        by_problem = dict(zip(("x", "x_low", "x_high"), found, strict=True))
+        missed = by_trace["x_high"] < record["target_precision"]
+        yield (
+            f"Problems have {few:,} to {many:,} traces, and what is certified counts each problem once: on the "
+            f"report split {_share(by_problem, 'x')} of the kept are right with one trace a problem, "
+            f"{_share(by_trace, 'x')} when every trace counts{', below the target' if missed else ''}."
+        )
+
+
+def _unlabelled(record: dict[str, Any]) -> Iterator[str]:
+    without = record["unlabelled"]
+    if without["rows"] > MANY_UNLABELLED * without["of"]:
+        thirds = ", ".join(_percent(a / max(b, 1)) for a, b in without["by_score_third"])
+        lowest = without["precision_if_wrong"]
+        at_worst = (
+            "" if lowest is None else f" Were all that are kept wrong, {_percent(lowest)} would be right."
+        )
+        yield (
+            f"{without['rows']:,} of {without['of']:,} scored traces have no verdict, and no certificate speaks "
+            f"for them (of the lowest, middle and highest third of scores: {thirds}).{at_worst}"
+        )
 
 
 def _percent(value: float) -> str:

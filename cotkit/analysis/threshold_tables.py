@@ -51,7 +51,7 @@ class Outcome:
     tested: int
     kept: int
     wrong: int
-    best: float  # the highest precision on the tune split
+    best: tuple[int, int]  # right and kept rows of the tune split where most of the kept are right
     labels_needed: int | None
 
 
@@ -59,17 +59,19 @@ def data_card(data: ScoredRows, rows: pandas.DataFrame) -> pandas.DataFrame:
     import pandas
 
     tuned = rows[rows["tuned"]]
-    right = Rate.of_grouped(tuned["right"].to_numpy(), tuned["id"].to_numpy(str))
+    right = Rate.of_grouped(tuned["right"].to_numpy(), tuned["problem"].to_numpy())
     lines = [("rows given", data.given)]
     lines += [(f"left out: {why}", count) for why, count in data.left_out.items() if count]
     lines += [(f"without {name}", count) for name, count in data.missing.items() if count]
     lines += [("left out: other iterations", len(rows) - len(tuned))] if len(rows) > len(tuned) else []
-    lines += [("rows tuned on", len(tuned)), ("problems", tuned["id"].nunique())]
+    lines += [("rows tuned on", len(tuned)), ("problems", tuned["problem"].nunique())]
     lines += [("right", f"{right.value:.2f} [{right.low:.2f}, {right.high:.2f}]")]
     for part in SHARES:
         inside = tuned[tuned["split"] == part]
         if len(inside):
-            lines.append((f"{part} split", f"{len(inside):,} rows of {inside['id'].nunique():,} problems"))
+            lines.append(
+                (f"{part} split", f"{len(inside):,} rows of {inside['problem'].nunique():,} problems")
+            )
     return pandas.DataFrame(lines, columns=["item", "value"], dtype=object)
 
 
@@ -125,15 +127,44 @@ def rules_table(
         line |= interval_columns("kept", Rate.of_grouped(kept, problem)) | {"kept_n": int(kept.sum())}
         wrong_kept, right_lost = (kept & ~right).sum(), (right & ~kept).sum()
         line["cost_per_1000"] = 1000 * (costs[0] * wrong_kept + costs[1] * right_lost) / len(right)
-        lines.append(line | {"certified": outcome.certified, "p_value": outcome.p_value})
+        tested = {
+            "certified": outcome.certified,
+            "p_value": outcome.p_value,
+        }  # six tests would be six chances
+        lines.append(line | (tested if name == chosen else {"certified": None, "p_value": NAN}))
     return pandas.DataFrame(lines)
+
+
+def unlabelled(
+    data: ScoredRows, bench: Bench, path: Path, step: int | None, iteration: int | None
+) -> dict[str, Any]:
+    """How many scored rows have no verdict, by thirds of the mean rank of the scores (low to high, as
+    [without a verdict, all]): where these differ, verdicts are not missing by chance. And the precision if
+    all of them that the threshold keeps were wrong."""
+    import pandas
+
+    without = data.unlabelled
+    without = without[without["iteration"].eq(iteration)] if iteration is not None else without
+    scores = np.vstack([bench.scores, without[data.columns].to_numpy(float)])
+    missing = np.arange(len(scores)) >= len(bench.scores)
+    rank = pandas.DataFrame(scores).rank().mean(axis=1).rank(pct=True)
+    third = (np.ceil(3 * rank.to_numpy()) - 1).astype(int)
+    kept = path.step_of(scores) <= (-1 if step is None else step)
+    right = int((kept[~missing] & bench.right).sum())
+    return {
+        "rows": int(missing.sum()),
+        "of": len(scores),
+        "by_score_third": [[int(missing[third == at].sum()), int((third == at).sum())] for at in range(3)],
+        "precision_if_wrong": right / int(kept.sum()) if kept.any() else None,
+    }
 
 
 def certificate_table(
     bench: Bench, path: Path, outcome: Outcome, picks: np.ndarray, record: dict[str, Any]
 ) -> pandas.DataFrame:
     """The precision of the chosen rule, and along its path the two losses conformal risk control can bound,
-    each at the level 1 - target. `picks`: the rows tested, none where nothing was split."""
+    each at the level 1 - target; not where the verifier's errors are given, which those bounds leave out.
+    `picks`: the rows tested, none where nothing was split."""
     import pandas
 
     target, level = (f"{100 * x:.3g} %" for x in (record["target_precision"], 1 - record["target_precision"]))
@@ -143,10 +174,11 @@ def certificate_table(
     step, right = bench.steps[path.rule][picks], bench.right[picks]
     wrong_kept = calibration.counts_along(step, ~right, len(path))
     right_lost = right.sum() - calibration.counts_along(step, right, len(path))
-    for guarantee, lost, n, end in (
+    losses = (
         (f"at most {level} of all traces are kept and wrong", wrong_kept, len(picks), -1),
         (f"at most {level} of the right traces are lost", right_lost, int(right.sum()), 0),
-    ):
+    )
+    for guarantee, lost, n, end in () if record["verifier_errors"] else losses:
         holds = np.flatnonzero(conformal_holds(lost, n, 1 - record["target_precision"]))
         if n and len(holds):
             at = holds[end]
@@ -213,7 +245,8 @@ def by_iteration(
     rows: pandas.DataFrame, columns: list[str], path: Path, step: int | None
 ) -> pandas.DataFrame:
     """Traces of each iteration at one threshold, outside the tune split; then, where problems have several
-    traces of the tuned iteration, the best scored of each (the strictest step) beside a trace as drawn."""
+    traces of the tuned iteration, the best scored of each (the strictest step) beside a trace as drawn: one
+    a problem, right by the share of those tied for the best."""
     import pandas
 
     outside = rows[rows["split"] != "tune"]
@@ -221,18 +254,20 @@ def by_iteration(
     outside = outside.assign(first=first, kept=first <= (-1 if step is None else step))
     groups = [(f"iteration {at}", bool(g["tuned"].any()), g) for at, g in outside.groupby("iteration")]
     tuned = outside[outside["tuned"]]
-    several = tuned[tuned.groupby("id")["id"].transform("size") > 1]
-    if several["id"].nunique() >= LEAST_BEST_OF:
-        most = int(several.groupby("id").size().max())
-        best = several.sort_values("first", kind="stable").drop_duplicates("id")
+    several = tuned[tuned.groupby("problem")["problem"].transform("size") > 1]
+    if several["problem"].nunique() >= LEAST_BEST_OF:
+        most = int(several["problem"].value_counts().max())
+        best = several[several["first"] == several.groupby("problem")["first"].transform("min")]
+        best = best.groupby("problem", as_index=False)[["kept", "right"]].mean()  # tied drafts count alike
+        best["kept"] = best["kept"] == 1
         groups.append((f"best scored of {most} drafts", False, best))
     lines = []
     for name, is_tuned, group in groups:
-        kept, right, ids = (group[c].to_numpy() for c in ("kept", "right", "id"))
+        kept, right, problem = (group[c].to_numpy() for c in ("kept", "right", "problem"))
         line = {"traces": name, "tuned": is_tuned, "n": len(group)}
-        line |= interval_columns("precision", Rate.of_grouped(right[kept], ids[kept].astype(str)))
-        line |= interval_columns("kept", Rate.of_grouped(kept, ids.astype(str)))
-        lines.append(line | interval_columns("right", Rate.of_grouped(right, ids.astype(str))))
+        line |= interval_columns("precision", Rate.of_grouped(right[kept], problem[kept]))
+        line |= interval_columns("kept", Rate.of_grouped(kept, problem))
+        lines.append(line | interval_columns("right", Rate.of_grouped(right, problem)))
     return pandas.DataFrame(lines)
 
 
@@ -278,7 +313,7 @@ def threshold_grid(rows: pandas.DataFrame, first: str, second: str, levels: int 
     import pandas
 
     tuned = rows[rows["tuned"]]
-    right, problem = tuned["right"].to_numpy(), np.unique(tuned["id"].to_numpy(str), return_inverse=True)[1]
+    right, problem = tuned["right"].to_numpy(), tuned["problem"].to_numpy()
     cuts = {}
     for column in (first, second):
         distinct = np.unique(tuned[column])

@@ -17,6 +17,7 @@ import datetime
 import html
 import json
 import math
+import numbers
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -37,6 +38,7 @@ from cotkit.analysis.certificate import (
     naive_step,
     planned_start,
 )
+from cotkit.analysis.intervals import Rate
 from cotkit.analysis.paths import RULES, Path, lay_path
 from cotkit.analysis.scored_rows import (
     LEAST_PROBLEMS,
@@ -61,13 +63,13 @@ _SIMPLEST = ("mean", "min", "all", "median", "any", "logistic")  # the first of 
 class ThresholdReport:
     """What `tune_thresholds` found. Every table is a DataFrame; a share `x` has `x_low`, `x_high` beside it.
 
-    rows          the rows with a verdict and every score: id, right, iteration, length, split ("tune",
-                  "certify", "report"; "all" where nothing was split), tuned (of the iteration asked for), and
-                  the score columns
+    rows          the rows with a verdict and every score: id, problem (a number), right, iteration,
+                  length, split ("tune", "certify", "report"; "all" where nothing was split), tuned (of the
+                  iteration asked for), and the score columns
     data_card     item, value: what was given, left out and why, and the split
     scores        one line a score: auc [over problems], reading, distinct, ties, missing, lowest, highest
     rules         one line a rule: threshold, precision, recall, kept, cost_per_1000 on the report split;
-                  certified, p_value, chosen. Where the verifier's errors are given also true_precision
+                  chosen; certified, p_value of the chosen one alone. Where the verifier's errors are given also true_precision
     certificate   one line a guarantee: guarantee, threshold, holds, p_value, n, reading
     curve         one line a rule and step of its path, on rows outside the tune split: precision, recall,
                   kept, false_kept, cost_per_1000 with bands over resampled problems; chosen
@@ -152,8 +154,8 @@ def tune_thresholds(
 
     Raises ValueError for options that cannot work and data that cannot be read (see `scored_rows`).
     """
-    costs = costs or (1.0, (1 - target_precision) / target_precision if target_precision else 0.0)
-    _check_options(target_precision, delta, rule, costs, verifier_errors)
+    _check_options(target_precision, delta, rule, iteration, costs, verifier_errors, resamples, seed)
+    costs = costs or (1.0, (1 - target_precision) / target_precision)
     target, test_delta = apparent_target(target_precision, verifier_errors, delta)
     data = scored_rows(frame, score_columns, label, group, judge)
     rows, refusal = _split(data, iteration, seed)
@@ -168,15 +170,16 @@ def tune_thresholds(
     outcome, path = outcomes[chosen], bench.paths[chosen]
     rules = tables.rules_table(bench, outcomes, chosen, costs, verifier_errors)
     record = _record(data, bench, path, outcome, rules.set_index("rule").loc[chosen], refusal)
-    record |= {"target_precision": target_precision, "delta": delta, "seed": seed}
+    record |= {"target_precision": float(target_precision), "delta": float(delta), "seed": int(seed)}
+    record["unlabelled"] = tables.unlabelled(data, bench, path, outcome.step, iteration)
     record["verifier_errors"] = verifier_errors and {k: [*map(int, v)] for k, v in verifier_errors.items()}
     record["valid_for"] = {
-        "iteration": data.iterations if iteration is None or not data.iterations else [iteration],
+        "iteration": data.iterations if iteration is None or not data.iterations else [int(iteration)],
         "task": task or ", ".join(data.types[:8]) or None,
         "traces": "as drawn, not the best of several",
     }
     words = path.in_words(outcome.step) if outcome.step is not None else ""
-    record["reason"] = reason(record, words, outcome, refusal)
+    record["reason"] = reason(record, words, outcome, target, refusal)
     return ThresholdReport(
         rows=rows,
         data_card=tables.data_card(data, rows),
@@ -193,16 +196,36 @@ def tune_thresholds(
 
 
 def _check_options(
-    target: float, delta: float, rule: str, costs: tuple[float, float], errors: Errors | None
+    target: float,
+    delta: float,
+    rule: str,
+    iteration: int | None,
+    costs: tuple[float, float] | None,
+    errors: Errors | None,
+    resamples: int,
+    seed: int,
 ) -> None:
     for name, value in (("target_precision", target), ("delta", delta)):
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1:
+        if not _is(numbers.Real, value) or not 0 < value < 1:
             raise ValueError(f"{name} must lie between 0 and 1, for instance 0.9, got {value!r}")
     if rule not in (*RULES, "best"):
         raise ValueError(f"unknown rule {rule!r}: use 'best' or one of {', '.join(RULES)}")
-    if len(costs) != 2 or min(costs) < 0:
+    for name, value, least in (("iteration", iteration, 0), ("resamples", resamples, 2), ("seed", seed, 0)):
+        if (value is None and name != "iteration") or (
+            value is not None and not (_is(numbers.Integral, value) and value >= least)
+        ):
+            raise ValueError(f"{name} must be a whole number from {least} on, got {value!r}")
+    if costs is not None and not (
+        isinstance(costs, (tuple, list))
+        and len(costs) == 2
+        and all(_is(numbers.Real, cost) and 0 <= cost < math.inf for cost in costs)
+    ):
         raise ValueError(f"costs must be (of a wrong trace kept, of a right one lost), got {costs!r}")
     check_errors(errors)
+
+
+def _is(kind: type, value: Any) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)
 
 
 def _split(data: ScoredRows, iteration: int | None, seed: int) -> tuple[pandas.DataFrame, str | None]:
@@ -212,7 +235,7 @@ def _split(data: ScoredRows, iteration: int | None, seed: int) -> tuple[pandas.D
     if not tuned.any():
         have = ", ".join(map(str, sorted(rows["iteration"].unique())))
         raise ValueError(f"no row of iteration {iteration}; there are {have} (iteration=None takes all)")
-    n, problems, verdicts = tuned.sum(), rows["id"][tuned].nunique(), rows["right"][tuned].nunique()
+    n, problems, verdicts = tuned.sum(), rows["problem"][tuned].nunique(), rows["right"][tuned].nunique()
     refusal = None
     if n < LEAST_ROWS:
         refusal = f"at least {LEAST_ROWS} labelled rows are needed"
@@ -224,7 +247,9 @@ def _split(data: ScoredRows, iteration: int | None, seed: int) -> tuple[pandas.D
             f"every row with a score is {which}, so nothing shows what the score is worth (a run must judge "
             "wrong traces too: distill(judge_all=True))"
         )
-    return rows.assign(tuned=tuned, split="all" if refusal else split_problems(rows["id"], seed)), refusal
+    return rows.assign(
+        tuned=tuned, split="all" if refusal else split_problems(rows["problem"].to_numpy(), seed)
+    ), refusal
 
 
 def _bench(data: ScoredRows, rows: pandas.DataFrame) -> Bench:
@@ -242,7 +267,7 @@ def _bench(data: ScoredRows, rows: pandas.DataFrame) -> Bench:
         columns=data.columns,
         scores=scores,
         right=right,
-        problem=np.unique(tuned["id"].to_numpy(str), return_inverse=True)[1],
+        problem=np.unique(tuned["problem"], return_inverse=True)[1],
         length=tuned["length"].to_numpy(float),
         parts=parts,
         paths=paths,
@@ -278,9 +303,9 @@ def _certify(bench: Bench, name: str, picks: np.ndarray, target: float, delta: f
     """Plan on the tune split, test on `picks` (none where nothing may be certified)."""
     step, steps, tune = bench.steps[name], len(bench.paths[name]), bench.parts["tune"]
     right, kept = _counted(step[tune], bench.right[tune], steps)
-    guess = int(naive_step(right, np.where(kept >= min(LEAST_KEPT, kept[-1]), kept, 0), target))
-    behind = kept >= min(LEAST_KEPT, kept[-1] / 4)
-    best = float(np.max((right[behind] + 0.5) / (kept[behind] + 1)))
+    behind = kept >= min(LEAST_KEPT, kept[-1])
+    guess = int(naive_step(right, np.where(behind, kept, 0), target))
+    best = np.argmax(np.where(behind, right / np.maximum(kept, 1), -1))
     start, _ = planned_start(right, kept, len(picks) / tune.sum(), target, delta)
     good, tested = _counted(step[picks], bench.right[picks], steps)
     last, p = fixed_sequence(tested - good, tested, target, delta, start)
@@ -294,8 +319,10 @@ def _certify(bench: Bench, name: str, picks: np.ndarray, target: float, delta: f
         tested=len(picks),
         kept=int(tested[shown]),
         wrong=int(tested[shown] - good[shown]),
-        best=best,
-        labels_needed=None if certified else _labels_needed(right[behind], kept[behind], target, delta),
+        best=(int(right[best]), int(kept[best])),
+        labels_needed=None
+        if certified or guess < 0
+        else _labels_needed(right[behind], kept[behind], target, delta),
     )
 
 
@@ -311,11 +338,19 @@ def _record(
 ) -> dict[str, Any]:
     """Rule and thresholds, what stands behind them, and the judge; no thresholds where nothing was split."""
     usable = outcome.step is not None and refusal is None
-    shares = ("precision", "recall", "kept")
+    shares = [name for name in ("precision", "true_precision", "recall", "kept") if name in line]
     known = {
         name: [None if math.isnan(x) else float(x) for x in line[[name, f"{name}_low", f"{name}_high"]]]
         for name in shares
     }
+    size = np.bincount(bench.problem)
+    if usable and size.min() < size.max():  # what was tested counts each problem once, `precision` each trace
+        part = np.flatnonzero(bench.parts["report"])
+        part = part[one_a_problem(bench.problem[part], 0)]
+        kept = bench.right[part[bench.steps[path.rule][part] <= outcome.step]]
+        of_problems = Rate.of(int(kept.sum()), len(kept))
+        shown = (of_problems.value, of_problems.low, of_problems.high)
+        known["precision_by_problem"] = [None if math.isnan(x) else float(x) for x in shown]
     judge = data.judge or {}
     prompts = [one["prompt"]["hash"] for one in (judge, *judge.get("judges", [])) if one.get("prompt")]
     names = [judge["name"]] if judge.get("name") else data.judge_names
@@ -331,7 +366,8 @@ def _record(
         "report": known if usable else None,
         "n": {
             "rows": len(bench.right),
-            "problems": int(bench.problem.max()) + 1,
+            "problems": len(size),
+            "traces_a_problem": [int(size.min()), int(size.max())],
             "tested": outcome.tested,
             "tested_kept": outcome.kept,
             "tested_wrong": outcome.wrong,

@@ -19,6 +19,7 @@ from cotkit.prompts import load
 from cotkit.records import Extraction, Verdict
 from cotkit.verify import AnswerVerifier, Verifier, has_program
 
+LONGEST = 20_000  # characters of an answer the model is asked about
 SAYS = {"equivalent": True, "different": False, "cannot tell": None}
 SCHEMA = {
     "title": "comparison",
@@ -34,7 +35,8 @@ class ModelVerifier(Verifier):
     `method="model"`, so that reports count them apart.
 
     It is asked only where there is an answer and a reference, and never about a problem with a check program
-    or tests, whose reference is one right answer of several. A model that fails leaves the answer undecided.
+    or tests, whose reference is one right answer of several. An answer or a reference of over 20,000
+    characters stays undecided unasked, and a model that fails leaves the answer undecided.
     """
 
     calls_model = True
@@ -75,6 +77,9 @@ class ModelVerifier(Verifier):
         gold = None if has_program(problem) else self.gold(problem)
         if verdict.correct is not None or gold is None or not found.answer:
             return found, verdict
+        if max(len(gold), len(found.answer)) > LONGEST:
+            reason = f"an answer of over {LONGEST:,} characters is not sent to a model"
+            return found, Verdict(correct=None, method="too_long", reason=reason)
         orders = ((gold, found.answer), (found.answer, gold))
         said = await aio.together(self._ask(problem.problem, *order, ledger) for order in orders)
         correct = said[0].correct if said[0].correct == said[1].correct else None

@@ -33,6 +33,8 @@ def feedback_on(candidate: Candidate, thresholds: Thresholds, gold: str | None, 
     lines = []
     if candidate.truncated:
         lines.append("The solution was cut off before it ended. Write a shorter one.")
+    elif candidate.answer is None and candidate.prompt.get("name") == "code":
+        lines.append("No program was found. Give the whole of it in one block that begins with ```python.")
     elif candidate.answer is None:
         lines.append("No final answer was found. End with: The answer is \\boxed{...}.")
     elif candidate.verdict.method == "tests" and candidate.verdict.correct is False:

@@ -38,6 +38,7 @@ from cotkit.problems import Problem, load_problems
 from cotkit.prompts import Prompt
 from cotkit.records import Candidate, Row, Stage
 from cotkit.runs import Run, folder_name
+from cotkit.verify import code_form
 
 if TYPE_CHECKING:
     from cotkit.chat import ChatModel
@@ -61,8 +62,9 @@ class Distiller:
         return row
 
     async def _draft(self, row: Row, problem: Problem) -> None:
-        recipe, prompt = self.recipe, self.recipe.prompts["reasoning"]
-        messages = with_examples(prompt, recipe.few_shot, problem=problem.problem)
+        recipe = self.recipe
+        prompt, values = self._asked(problem, "reasoning")
+        messages = with_examples(prompt, recipe.few_shot, trace=None, feedback=None, **values)
         answers = await recipe.generator.acandidates(
             messages, recipe.num_generations, role="generator", **self._options(problem)
         )
@@ -100,34 +102,29 @@ class Distiller:
             row.candidates.append(candidate)
 
     async def _improve(self, parent: Candidate, index: int, iteration: int, problem: Problem) -> Candidate:
-        recipe, prompt = self.recipe, self.recipe.prompts["refine"]
+        recipe = self.recipe
+        prompt, values = self._asked(problem, "refine")
         parent.feedback = feedback_on(
             parent, recipe.thresholds, recipe.verifier.gold(problem), problem.problem
         )
         messages = with_examples(
             prompt,
             recipe.few_shot,
-            problem=problem.problem,
+            **values,
             trace=parent.text if recipe.show_trace else None,
             feedback=parent.feedback,
         )
         answer = await recipe.improver.acomplete(
             messages, sample_index=iteration, role="improver", **self._options(problem)
         )
-        judge_saw = parent.judgement is not None and parent.judgement.saw_reference
+        saw = parent.saw_reference or (parent.judgement is not None and parent.judgement.saw_reference)
         return await self._candidate(
-            answer,
-            problem,
-            "refine",
-            prompt,
-            iteration=iteration,
-            parent=index,
-            saw_reference=parent.saw_reference or judge_saw,
+            answer, problem, "refine", prompt, iteration=iteration, parent=index, saw_reference=saw
         )
 
     async def _rationalize(self, row: Row, problem: Problem) -> None:
         gold = self.recipe.verifier.gold(problem)
-        if gold is None or any(c.verdict.correct for c in row.candidates):
+        if gold is None or code_form(problem) or any(c.verdict.correct for c in row.candidates):
             return
         prompt = self.recipe.prompts["rationalize"]
         messages = prompt.messages(problem=problem.problem, answer=gold)
@@ -145,6 +142,12 @@ class Distiller:
         if self.recipe.judge_all or not spoilt(candidate, self.recipe):
             await self._judge(candidate, problem)
         row.candidates.append(candidate)
+
+    def _asked(self, problem: Problem, name: str) -> tuple[Prompt, dict[str, str]]:
+        """The prompt `name`, or the one for programs where the answer is a program."""
+        if form := code_form(problem):
+            return self.recipe.prompts["code"], {"problem": problem.problem, "form": form}
+        return self.recipe.prompts[name], {"problem": problem.problem}
 
     async def _candidate(
         self,
@@ -251,7 +254,8 @@ def distill(
     require_verdict: False records the verdict but lets thresholds alone decide.
     judge_all: score every draft (default: for judges that ask no model), not only those that can be chosen.
     unchecked: "keep" keeps traces of problems without reference when there is no judge.
-    prompts: {name: Jinja2 text} in place of the shipped `reasoning`, `refine`, `rationalize`.
+    prompts: {name: Jinja2 text} in place of the shipped `reasoning`, `refine`, `rationalize` and `code`
+        (which asks for the programs of problems with tests).
     seed, temperature, top_p, max_tokens: sampling, over the model's own settings.
     run, resume: name or path of the run folder (default: named by the configuration, so that the same call
         resumes); "auto", "never" (old rows are set aside) or "must".

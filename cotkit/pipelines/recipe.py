@@ -19,7 +19,7 @@ from cotkit.verify import AnswerPolicy, AnswerVerifier, Verifier
 if TYPE_CHECKING:
     from cotkit.chat import ChatModel
 
-PROMPTS = ("reasoning", "refine", "rationalize")
+PROMPTS = ("reasoning", "refine", "rationalize", "code")
 
 
 @dataclass(frozen=True)
@@ -221,7 +221,7 @@ def _refuse_unchecked(problems: Sequence[Problem], verifier: Verifier) -> None:
 
 def _try_prompts(recipe: Recipe) -> None:
     """A template that cannot be rendered fails here, before the first paid call."""
-    values = {name: f"<{name}>" for name in ("problem", "trace", "feedback", "answer", "few_shot")}
+    values = {name: f"<{name}>" for name in ("problem", "trace", "feedback", "answer", "few_shot", "form")}
     for name, prompt in recipe.prompts.items():
         try:
             messages = prompt.messages(**values)

@@ -25,7 +25,14 @@ from cotkit.verify.sandbox import (
     run_programs,
     run_python,
 )
-from cotkit.verify.verifiers import AnswerVerifier, CheckVerifier, TestsVerifier, Verifier, has_program
+from cotkit.verify.verifiers import (
+    AnswerVerifier,
+    CheckVerifier,
+    TestsVerifier,
+    Verifier,
+    code_form,
+    has_program,
+)
 
 __all__ = [
     "ANSWER_TYPES",
@@ -52,6 +59,7 @@ __all__ = [
     "audit_files",
     "brace_pairs",
     "check_answer",
+    "code_form",
     "extract",
     "extract_answer",
     "findings_table",

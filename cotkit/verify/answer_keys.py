@@ -68,11 +68,11 @@ def of_day_or_time(text: str) -> str | None:
 
 
 def of_choice(text: str) -> str | None:
-    """Yes or no, option letters; `AB` may be a segment or a product."""
+    """Yes or no, option letters; `AB` may be a segment or a product, `A B` an order."""
     if (yes := words.truth(text, asked=False)) is not None:
         return "yes" if yes else "no"
     letters, rest, clear = words.read_options(text)
-    apart = clear and not rest and not words.GLUED_OPTIONS.fullmatch(text)
+    apart = clear and not rest and not words.IN_A_ROW.fullmatch(text)
     return ",".join(sorted(letters)) if letters and apart else None
 
 

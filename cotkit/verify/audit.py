@@ -1,9 +1,11 @@
 """`audit`: is what stands in the file true, before anyone pays for a run on it?
 
 Of each problem the reference is checked: it must equal itself, and the checker must be able to tell a wrong
-answer from it. Where the problem brings a program (`solution_code`), that is run twice, on another day and
-with another hash seed; what it prints must be one answer, the same both times, and the reference. When the
-two runs differ, two more tell which of chance, hash seed and date is the cause. Programs run in the sandbox.
+answer from it. A check program must accept the reference and refuse something; tests must pass the solution
+and fail a program that does nothing. A program that prints the answer (`solution_code`) is run twice, on
+another day and with another hash seed; what it prints must be one answer, the same both times, and the
+reference. When the two runs differ, two more tell which of chance, hash seed and date is the cause. Programs
+run in the sandbox.
 
 `KINDS` in audit_report.py lists what can be found. A library that is missing here says nothing about the
 problem: it is reported apart, and so is a program that reads the clock with no effect on its answer.
@@ -25,6 +27,7 @@ from cotkit.problems import Problem, ProblemError, load_problems
 from cotkit.records import Verdict
 from cotkit.verify.audit_report import KINDS, NOT_RUN, AuditReport, Finding
 from cotkit.verify.check import check_answer
+from cotkit.verify.code_asserts import Asserts, read_tests
 from cotkit.verify.extraction import extract, reference_answer, top_boxes
 from cotkit.verify.normalise import canonical, is_closed
 from cotkit.verify.policy import ANSWER_TYPES
@@ -33,6 +36,7 @@ from cotkit.verify.quantities import read_quantity
 from cotkit.verify.sandbox import run_python
 from cotkit.verify.sandbox.job import MOST_SEED, Job
 from cotkit.verify.sandbox.program import level_for
+from cotkit.verify.verifiers import CheckVerifier, TestsVerifier, has_program
 
 DAYS = ("2025-06-18", "2031-11-09")  # another year, month, day of the month, weekday
 WIDEST, FINEST = 0.05, 1e-12  # relative tolerances outside these accept too much, or no float at all
@@ -83,10 +87,12 @@ def audit(
     if workers < 1:
         raise ValueError(f"workers must be at least 1, got {workers}")
     begun, problems = time.monotonic(), list(problems)
-    programs = sum(_has_program(problem) for problem in problems)
+    programs = sum(_has_solution(problem) or has_program(problem) for problem in problems)
     run = run or _in_sandbox(timeout, allow_weak_isolation, needed=programs > 0)
+    options = {"timeout": timeout, "allow_weak_isolation": allow_weak_isolation}
+    tests, check = TestsVerifier(**options), CheckVerifier(**options)
     with ThreadPoolExecutor(workers) as pool:
-        found = list(pool.map(lambda problem: list(_examine(problem, run)), problems))
+        found = list(pool.map(lambda problem: list(_examine(problem, run, tests, check)), problems))
     findings = tuple(finding for of_one in found for finding in of_one)
     not_run = sum(finding.kind in NOT_RUN for finding in findings)
     return AuditReport(len(problems), programs, programs - not_run, findings, time.monotonic() - begun)
@@ -147,15 +153,23 @@ def _audit_file(file: pathlib.Path, options: dict) -> AuditReport:
     )
 
 
-def _has_program(problem: Problem) -> bool:
+def _has_solution(problem: Problem) -> bool:
     return bool((problem.solution_code or "").strip())
 
 
-def _examine(problem: Problem, run: Run) -> Iterator[Finding]:
+def _examine(problem: Problem, run: Run, tests: TestsVerifier, check: CheckVerifier) -> Iterator[Finding]:
     rules = _rules(problem)
-    found = [*rules.faults, *_reference_faults(problem.reference, rules)]
-    if _has_program(problem):
-        found += _program_faults(problem, rules, run)
+    found = list(rules.faults)
+    if tests.can_check(problem):
+        found += _tests_faults(problem, tests)
+    else:
+        if check.can_check(problem):
+            found += _check_faults(problem, check)
+            rules = rules._replace(verify=lambda answer: check.verify(problem, rf"\boxed{{{answer}}}"))
+        else:
+            found += _reference_faults(problem.reference, rules)
+        if _has_solution(problem):
+            found += _program_faults(problem, rules, run)
     return (Finding(problem.id, kind, _short(detail)) for kind, detail in found)
 
 
@@ -168,6 +182,7 @@ class Rules(NamedTuple):
     answer_type: str | None
     tolerance: float | None
     faults: tuple[Fault, ...] = ()
+    verify: Callable[[str], Verdict] | None = None  # the problem's own check program
 
     def compare(self, prediction: str, reference: str, tolerance: float | None = None) -> Verdict:
         return check_answer(prediction, reference, self.answer_type, tolerance or self.tolerance)
@@ -234,6 +249,50 @@ def _reference_faults(reference: str | None, rules: Rules) -> list[Fault]:
     return []
 
 
+def _check_faults(problem: Problem, check: CheckVerifier) -> Iterator[Fault]:
+    try:
+        check.check_problems([problem])
+    except ValueError as error:
+        yield "broken_check", str(error)
+        return
+    gold = reference_answer(problem.reference)
+    if gold is not None:
+        verdict = check.verify(problem, rf"\boxed{{{gold}}}")
+        if verdict.correct is not True:
+            kind = "broken_check" if verdict.correct is None else "check_refuses_reference"
+            yield kind, f"on {gold}: {verdict.reason}"
+            return
+    verdicts = [check.verify(problem, rf"\boxed{{{decoy}}}") for decoy in DECOYS[None]]
+    if all(verdict.correct for verdict in verdicts):
+        yield "check_accepts_anything", f"among others {', '.join(DECOYS[None][:3])}"
+    elif gold is None and all(verdict.correct is None for verdict in verdicts):
+        yield "broken_check", verdicts[0].reason
+
+
+def _tests_faults(problem: Problem, tests: TestsVerifier) -> Iterator[Fault]:
+    try:
+        tests.check_problems([problem])
+    except ValueError as error:
+        yield "broken_tests", str(error)
+        return
+    if _has_solution(problem):
+        verdict = tests.verify(problem, f"```python\n{problem.solution_code}\n```")
+        if missing := MISSING.search(verdict.reason):
+            yield "missing_library", missing[1]
+            return
+        if verdict.correct is not True:
+            yield "broken_tests" if verdict.correct is None else "tests_fail_solution", verdict.reason
+            return
+    given = read_tests(problem.metadata[tests.key])
+    names = {name for test in given if isinstance(test, Asserts) for name in test.free}
+    idle = "\n".join(["pass", *(f"def {name}(*given, **named): return None" for name in sorted(names))])
+    verdict = tests.verify(problem, f"```python\n{idle}\n```")
+    if verdict.correct is None:
+        yield "broken_tests", verdict.reason
+    elif verdict.correct:
+        yield "tests_accept_anything", verdict.reason
+
+
 class Printed(NamedTuple):
     """What one run gave: `kind` is "" for a run with an answer, else the kind of its failure."""
 
@@ -263,8 +322,9 @@ def _program_faults(problem: Problem, rules: Rules, run: Run) -> Iterator[Fault]
         yield "asks_for_today", today[0]
     if first.several:
         yield "multi_answer", first.answer
-    if problem.reference:
-        verdict = rules.compare(first.answer, problem.reference)
+    if problem.reference or rules.verify:
+        check = rules.verify or (lambda answer: rules.compare(answer, problem.reference))
+        verdict = check(first.answer)
         if verdict.correct is not True:
             kind = "undecided" if verdict.correct is None else "wrong"
             yield kind, f"prints {first.answer}, reference {problem.reference} ({verdict.reason})"

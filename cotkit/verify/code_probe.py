@@ -24,10 +24,12 @@ import itertools
 import json
 import lzma
 import numbers
+import os
 import sys
 import types
 
 MOST_CALLS, MOST_ITEMS = 10_000, 100_000  # of one pass through a test; of one iterator
+LONGEST = 1000  # characters of a reason
 BY_TEXT = {  # types that travel as a text, and how it is read
     "Decimal": decimal.Decimal,
     "Fraction": fractions.Fraction,
@@ -38,10 +40,6 @@ BY_TEXT = {  # types that travel as a text, and how it is read
     "bytes": bytes.fromhex,
 }
 BY_ITEMS = {kind.__name__: kind for kind in (list, tuple, set, frozenset, collections.deque)}
-NOT_EXPECTED = ("AssertionError", "Exception", "BaseException")  # would catch a failed assert too
-
-
-# --- values
 
 
 def encode(value, other):
@@ -64,6 +62,8 @@ def encode(value, other):
         return [type(value).__name__, value.isoformat()]
     if isinstance(value, range):
         return ["range", [value.start, value.stop, value.step]]
+    if type(value).__module__ == "program":
+        return other(value)  # it may have methods of its own; `bare` is asked for its value
     if isinstance(value, dict):
         return ["dict", [[encode(key, other), encode(item, other)] for key, item in value.items()]]
     for name, kind in BY_ITEMS.items():
@@ -101,7 +101,11 @@ def tell(word, said):
     return f"\n{word}{len(packed)}:{packed}\n"
 
 
-# --- the part of the program
+def bare(value):
+    """An object of a class derived from list, dict or the like as such a one; any other as it is."""
+    kinds = (kind for kind in (dict, *BY_ITEMS.values()) if isinstance(value, kind))
+    return next(kinds, lambda value: value)(value)
+
 
 CALLS = {
     "call": lambda function, *args, **named: function(*args, **named),
@@ -117,6 +121,7 @@ CALLS = {
     "str": str,
     "repr": repr,
     "isinstance": isinstance,
+    "bare": bare,
 }
 
 
@@ -132,14 +137,22 @@ def play_program(asked):
     def reference(kind, key):
         if kind == "object":
             return objects[key]
-        return names[key] if key in names else getattr(builtins, key)
+        if key in names:
+            return names[key]
+        if hasattr(builtins, key):
+            return getattr(builtins, key)
+        raise NameError(f"name {key!r} is not defined")
+
+    def look_up(name):
+        try:
+            return encode(reference("name", name), travel)
+        except (NameError, CannotTravel):  # what is missing is told when it is called
+            return ["name", name]
 
     for kind, *given in asked["calls"]:
         try:
             if kind == "name":
-                there = given[0] in names or hasattr(builtins, given[0])
-                value = reference("name", given[0]) if there else None
-                results.append([encode(value, lambda value: ["name", given[0]]) if there else ["missing", 0]])
+                results.append([look_up(given[0])])
                 continue
             args = [decode(item, reference) for item in given[0]]
             named = {name: decode(item, reference) for name, item in given[1].items()}
@@ -158,9 +171,6 @@ def namespace(code):
     return module.__dict__
 
 
-# --- the part of the tests
-
-
 class Ask(BaseException):
     """A call whose value is not known yet."""
 
@@ -177,9 +187,9 @@ class Talk:
     """The calls of one test in their order, answered from those of the candidate's last run."""
 
     def __init__(self, calls, results):
-        self.calls, self.held, self.given = [], 0, ""
-        self.known, self.seen = {}, collections.Counter()
-        for call, result in zip(calls, results, strict=False):
+        self.calls, self.held, self.noted = [], 0, ""
+        self.known, self.seen, self.objects = {}, collections.Counter(), {}
+        for call, result in zip(calls, json.loads(results), strict=True):
             key = json.dumps(call)
             self.seen[key] += 1
             self.known[key, self.seen[key]] = result
@@ -195,13 +205,13 @@ class Talk:
 
     def name(self, name):
         result = self.answer("name", name)
-        return decode(result[0], self.reference) if result else Remote(self, "name", name)
+        return decode(result[0], self.reference) if result else self.reference("name", name)
 
     def ask(self, kind, *args, **named):
         sent = [encode(item, travel) for item in args]
         result = self.answer(kind, sent, {name: encode(item, travel) for name, item in named.items()})
         if result is None:
-            raise Ask
+            return Pending()
         if isinstance(result, dict):
             raise raised(result)
         for item, before, after in zip(args, sent, result[1], strict=True):
@@ -210,12 +220,16 @@ class Talk:
         return decode(result[0], self.reference)
 
     def reference(self, kind, key):
-        return Missing(self, kind, key) if kind == "missing" else Remote(self, kind, key)
+        return self.objects.setdefault((kind, key), Remote(self, kind, key))
 
-    def same(self, left, right, text, first):
-        """left == right; what the program gave is kept for the reason."""
-        self.given = f"{text} gave {(left if first else right)!r}"
-        return left == right
+    def note(self, text):
+        """What is asserted next, for the reason."""
+        self.noted = f"not so: {text}"
+
+    def same(self, expected, given, text):
+        """given == expected, which comes first: a program may change what it is computed from."""
+        self.noted = f"{text} gave {given!r}"
+        return given == expected
 
     def hold(self):
         self.held += 1
@@ -228,73 +242,72 @@ class Remote:
         self.__dict__.update(_talk=talk, _kind=kind, _key=key)
 
     def __eq__(self, other):
-        if isinstance(other, Remote):
-            if (self._kind, self._key) == (other._kind, other._key):
-                return True
-        elif encode(other, lambda value: Remote) is not Remote:
-            return False  # a plain value is no object of the program's
+        if isinstance(other, Remote) and (self._kind, self._key) == (other._kind, other._key):
+            return True
+        mine, theirs = self._bare(), other._bare() if isinstance(other, Remote) else other
+        if not isinstance(mine, Remote):
+            return mine == theirs
+        if plain(theirs):
+            return False
         raise Unsettled("only the program could say whether its objects are equal")
+
+    def _bare(self):
+        return self._talk.ask("bare", self)
 
     def __hash__(self):
         return hash((self._kind, self._key))
 
-    def __order__(self, other):
-        raise Unsettled("only the program could compare its objects")
-
-    __lt__ = __le__ = __gt__ = __ge__ = __order__
-    __add__ = __sub__ = __mul__ = __truediv__ = __floordiv__ = __mod__ = __pow__ = __matmul__ = __order__
-    __radd__ = __rsub__ = __rmul__ = __rtruediv__ = __and__ = __or__ = __xor__ = __order__
-    __abs__ = __neg__ = __float__ = __int__ = __index__ = __round__ = lambda self, *_: self.__order__(None)
-
-    def __call__(self, *args, **named):
-        return self._talk.ask("call", self, *args, **named)
-
-    def __getattr__(self, name):
-        return self._talk.ask("attribute", self, name)
-
-    def __setattr__(self, name, value):
-        self._talk.ask("set attribute", self, name, value)
-
-    def __getitem__(self, key):
-        return self._talk.ask("item", self, key)
-
-    def __setitem__(self, key, value):
-        self._talk.ask("set item", self, key, value)
-
     def __iter__(self):
         return iter(self._talk.ask("items", self))
 
-    def __next__(self):
-        return self._talk.ask("next", self)
-
-    def __len__(self):
-        return self._talk.ask("len", self)
-
     def __bool__(self):
         return self._talk.ask("bool", self) is True
-
-    def __str__(self):
-        return self._talk.ask("str", self)
-
-    def __repr__(self):
-        return self._talk.ask("repr", self)
 
     def __instancecheck__(self, thing):
         return self._talk.ask("isinstance", thing, self) is True
 
 
-class Missing(Remote):
-    """A name that the program does not define."""
+class Pending:
+    """A value that is not known yet; it may be kept, and whoever looks at it waits."""
 
-    def __call__(self, *args, **named):
-        error = NameError(f"name {self._key!r} is not defined")
-        error.of_program = True
-        raise error
+
+def forward(kind):
+    return lambda self, *args, **named: self._talk.ask(kind, self, *args, **named)
+
+
+def unsettled(self, *others):
+    raise Unsettled("only the program could compute with its objects")
+
+
+def wait(self, *others, **named):
+    raise Ask
+
+
+FORWARDED = {"call": "call", "getattr": "attribute", "setattr": "set attribute", "getitem": "item"}
+FORWARDED |= {"setitem": "set item", "next": "next", "len": "len", "str": "str", "repr": "repr"}
+OPERATORS = ("lt", "le", "gt", "ge", "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul")
+OPERATORS += ("radd", "rsub", "rmul", "rtruediv", "and", "or", "xor", "abs", "neg", "float", "int", "round")
+for special, kind in FORWARDED.items():
+    setattr(Remote, f"__{special}__", forward(kind))
+for special in OPERATORS:
+    setattr(Remote, f"__{special}__", unsettled)
+for special in (*FORWARDED, *OPERATORS, "eq", "hash", "bool", "iter", "contains", "instancecheck"):
+    setattr(Pending, f"__{special}__", wait)
+
+
+def plain(value):
+    try:
+        encode(value, travel)
+    except CannotTravel:
+        return False
+    return not isinstance(value, Remote)
 
 
 def travel(value):
     if isinstance(value, Remote):
         return [value._kind, value._key]
+    if isinstance(value, Pending):
+        raise Ask
     raise CannotTravel(f"the test passes the program an object of its own, {type(value).__name__}")
 
 
@@ -319,143 +332,49 @@ def write_back(item, after):
         (item.extend if isinstance(item, collections.deque) else item.update)(after)
 
 
-class Instrument(ast.NodeTransformer):
-    """Counts the asserts that hold, and passes over what waits for a value."""
-
-    def __init__(self, names):
-        self.names = names
-
-    def visit_Assert(self, node):
-        match node.test:
-            case ast.Call(func=ast.Name(id="all"), args=[ast.GeneratorExp() | ast.ListComp() as each]):
-                return self.visit(self.loops(node, each))
-            case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
-                first = bool(used(left) & self.names) or not used(right) & self.names
-                shown = ast.Constant(ast.unparse(left if first else right))
-                node.test = call("__same__", left, right, shown, ast.Constant(first))
-        self.generic_visit(node)
-        return passed_over(node, node, ast.Expr(call("__hold__")))
-
-    def loops(self, node, each):
-        """`assert all(a for b in c)` as a loop of asserts: each of its calls is then asked for at once."""
-        inner = ast.copy_location(ast.Assert(each.elt, node.msg), node)
-        for part in reversed(each.generators):
-            for condition in reversed(part.ifs):
-                inner = ast.copy_location(ast.If(condition, [inner], []), node)
-            inner = ast.copy_location(ast.For(part.target, part.iter, [inner], []), node)
-        return inner
-
-    def visit_Expr(self, node):
-        self.generic_visit(node)
-        return node if isinstance(node.value, ast.Constant) else passed_over(node, node)
-
-    def visit_Call(self, node):
-        self.generic_visit(node)
-        match node.func:
-            case ast.Attribute(value=thing, attr=name):
-                method = call("__method__", thing, ast.Constant(name), *node.args)
-                method.keywords = node.keywords
-                return ast.copy_location(method, node)
-        return node
-
-    def visit_Try(self, node):
-        """`try: f(-1); assert False` with `except ValueError:` tests by not coming to its assert."""
-        ends = [part[-1] for part in (node.body, node.orelse) if part]
-        self.generic_visit(node)
-        if any(isinstance(end, ast.Assert) and isinstance(end.test, ast.Constant) for end in ends):
-            for handler in node.handlers:
-                if handler.type is not None and not used(handler.type) & set(NOT_EXPECTED):
-                    handler.body.insert(0, ast.Expr(call("__hold__")))
-        return node
-
-
-def call(name, *args):
-    return ast.Call(ast.Name(name, ast.Load()), list(args), [])
-
-
-def used(node):
-    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
-
-
-def passed_over(node, *body):
-    handler = ast.ExceptHandler(ast.Name("__Ask__", ast.Load()), None, [ast.Pass()])
-    return ast.copy_location(ast.Try(list(body), [handler], [], []), node)
-
-
-def touched(tree, names):
-    """The names that may hold what the program gave: its own, and those bound from them."""
-    found = set(names)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.arg):
-            found.add(node.arg)
-    for _ in range(len(list(ast.walk(tree)))):
-        before = len(found)
-        for node in ast.walk(tree):
-            if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.For, ast.comprehension)):
-                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                source = getattr(node, "value", None) or getattr(node, "iter", None)
-                if source is not None and used(source) & found:
-                    found |= set().union(*map(used, targets))
-        if len(found) == before:
-            return found
-    return found
-
-
-def of_the_test(error, tree, names):
+def of_the_test(error, tree, touched):
     """True when the expression that failed holds nothing of the program's: the test is broken."""
-    if getattr(error, "of_program", False) or isinstance(error, AssertionError):
+    if getattr(error, "of_program", False):
         return False
     places, trace = [], error.__traceback__
     while trace is not None:
-        if trace.tb_frame.f_code.co_filename == "<test>":
-            code = trace.tb_frame.f_code
+        if (code := trace.tb_frame.f_code).co_filename == "<test>":
             places.append(next(itertools.islice(code.co_positions(), trace.tb_lasti // 2, None)))
         trace = trace.tb_next
     if not places:
         return True
     line, end_line, column, end_column = places[-1]
-    inside = set()
-    for node in ast.walk(tree):
-        at = getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
-        if isinstance(node, ast.Name) and (line, column) <= at <= (end_line, end_column):
-            inside.add(node.id)
-    return not inside & touched(tree, names)
+    inside = {
+        node.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name)
+        and (line, column) <= (node.lineno, node.col_offset) <= (end_line, end_column)
+    }
+    return not inside & set(touched)
 
 
-def play_test(source, free, names, talk):
+def play_test(test, names, talk):
     """[outcome, reason]: held, failed, undecided, or beside for a test that must run beside the program."""
-    tree = ast.parse(source)
-    shown = ast.parse(source)
-    code = compile(ast.fix_missing_locations(Instrument(set(free)).visit(tree)), "<test>", "exec")
-    names |= {"__same__": talk.same, "__hold__": talk.hold, "__Ask__": Ask, "__method__": method}
-    names["__name__"] = "__main__"
+    names |= {"__same__": talk.same, "__note__": talk.note, "__hold__": talk.hold}
+    names |= {"__Ask__": Ask, "__method__": method, "__name__": "__main__"}
     try:
-        exec(code, names)
+        exec(compile(test["source"], "<test>", "exec", dont_inherit=True), names)
     except (Ask, Unsettled) as stop:
         return ["undecided", str(stop)]
     except CannotTravel as stop:
         return ["beside", str(stop)]
     except (SystemExit, KeyboardInterrupt):
-        return ["undecided", "the test ended before its end"]
+        return ["undecided", "the test stopped before its end"]
     except MemoryError:
         raise
-    except AssertionError as error:
-        if not getattr(error, "of_program", False):
-            return ["failed", talk.given or f"not so: {failed_line(error, source)}"]
-        return ["failed", f"AssertionError: {error}"]
     except Exception as error:  # noqa: BLE001 - of the program, of the test, or of both
+        if isinstance(error, AssertionError) and not getattr(error, "of_program", False):
+            return ["failed", talk.noted]
         said = f"{type(error).__name__}: {error}"
-        if of_the_test(error, shown, free):
+        if of_the_test(error, ast.parse(test["source"]), test["touched"]):
             return ["undecided", f"the test itself failed: {said}"]
         return ["failed", said]
     return ["held", ""] if talk.held else ["undecided", "the test asserted nothing"]
-
-
-def failed_line(error, source):
-    lines, trace = source.splitlines(), error.__traceback__
-    while trace.tb_next is not None and trace.tb_next.tb_frame.f_code.co_filename == "<test>":
-        trace = trace.tb_next
-    return lines[trace.tb_lineno - 1].strip() if trace.tb_lineno <= len(lines) else "an assert"
 
 
 def method(thing, name, /, *args, **named):
@@ -467,24 +386,26 @@ def method(thing, name, /, *args, **named):
 def play_tests(asked):
     told = []
     for test in asked["tests"]:
-        talk = Talk(test["calls"], test["results"])
-        names = {name: talk.name(name) for name in test["free"]}
-        outcome = play_test(test["source"], test["free"], names, talk)
-        told.append([*outcome, talk.calls])
+        try:
+            talk = Talk(test["calls"], test["results"])
+            names = {name: talk.name(name) for name in test["free"]}
+        except Exception:  # noqa: BLE001 - no program that plays its part tells such a thing
+            told.append(["failed", "what the program told cannot be read", test["calls"]])
+            continue
+        outcome, reason = play_test(test, names, talk)
+        told.append([outcome, reason[:LONGEST], talk.calls])
     return told
 
 
 def play_both(asked):
-    return play_test(asked["source"], asked["free"], namespace(asked["code"]), Talk([], []))
+    return play_test(asked["test"], namespace(asked["code"]), Talk([], "[]"))
 
 
-if hasattr(sys, "set_int_max_str_digits"):
-    sys.set_int_max_str_digits(0)
+sys.set_int_max_str_digits(200_000)
+end = os._exit
 asked = json.load(sys.stdin)
 channel = open(1, "w", encoding="ascii", closefd=False)  # noqa: SIM115 - for as long as the process lives
 told = {"program": play_program, "tests": play_tests, "both": play_both}[asked["part"]](asked)
 channel.write(tell(asked["word"], told))
 channel.flush()
-import os  # noqa: E402
-
-os._exit(0)
+end(0)

@@ -1,198 +1,67 @@
-r"""Answers that are programs: where the code stands in a completion, what its tests are, and running them.
+"""Running a program that is an answer against the tests of its problem (code_asserts.py reads them).
 
 A candidate is hostile: it may print "PASS", exit, replace built-ins, return objects that equal everything, or
-read its own process. So a pass needs what the candidate does not have, the expected value:
+read its own process. So it never shares a process with what it must give:
 
-- an input/output case: the program runs with `input` as stdin; its stdout is compared here, outside
-- `assert f(x) == y`: `f(x)` alone is evaluated beside the candidate, in a process of its own, and its value
-  comes back as text; `y` is a literal read here, or evaluated in another process without the candidate
-- any other test (`assert is_prime(7)`, a `check` function with asserts inside): runs beside the candidate and
-  passes when its end is reached, told by a random word. A candidate that returns objects which compare as
-  they like, or that finds the word in its own process, passes such a test without solving it.
+- an input/output case: the program runs with `input` as stdin; its stdout is compared here
+- asserts: the test runs in a process without the candidate. What it calls of the candidate is noted; the
+  candidate makes these calls in a process of its own, and the test runs again with the values that came
+  back, until it calls nothing new (code_probe.py). Only names and arguments reach the candidate.
+- a test that hands over what cannot travel (a function, an object of its own, a coroutine) runs beside the
+  candidate. A candidate that looks for it can pass such a test without solving it, and the outcome says so.
 """
 
 from __future__ import annotations
 
-import ast
+import base64
+import contextlib
+import functools
 import json
+import lzma
 import math
-import re
+import pathlib
 import secrets
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from cotkit.records import Extraction
-from cotkit.verify.extraction import THINK_START, after_thinking
+from cotkit.verify.code_asserts import Asserts, Case, short
 from cotkit.verify.sandbox import arun_python
 from cotkit.verify.sandbox.job import MOST_TEXT
+from cotkit.verify.sandbox.outcome import KEPT_BYTES
 
-PYTHON = {"python", "python3", "py", "py3"}
-BLOCK = re.compile(  # fence, language, code, and the fence that closes it ("" = it never closes)
-    r"^[ \t]*(`{3,}|~{3,})[ \t]*([\w+-]*)[^\n]*\n(.*?)(^[ \t]*\1[`~]*[ \t]*$|\Z)", re.M | re.S
-)
-IDLE = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Assign)
-SHOWN = 200  # characters of what a program said, in a reason
-
-# Runs the code of its input, then tells the value of one expression behind a random word.
-PROBE = r"""
-import json, os, sys, types
-
-asked = json.load(sys.stdin)
-channel = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="surrogatepass")
-module = sys.modules["program"] = types.ModuleType("program")
-names = module.__dict__
-end, text = os._exit, repr
-
-
-def plain(value):
-    if type(value).__module__ == "numpy":
-        return plain(value.tolist())
-    if isinstance(value, dict):
-        return {plain(key): plain(item) for key, item in value.items()}
-    for kind, same in ((list, list), (tuple, tuple), (set, set), (frozenset, set)):
-        if isinstance(value, kind):
-            return same(map(plain, value))
-    for kind in (str, int, float):
-        if isinstance(value, kind) and type(value) is not bool:
-            return kind(value)
-    return value
-
-
-exec(compile(asked["code"], "<program>", "exec", dont_inherit=True), names)
-names.update(asked["data"])
-exec(compile(asked["setup"], "<test>", "exec", dont_inherit=True), names)
-value = eval(compile(asked["expression"], "<test>", "eval", dont_inherit=True), names)
-channel.write("\n" + asked["word"] + text(plain(value)) + "\n")
-channel.flush()
-end(0)
-"""
-
-
-def extract_code(text: str | None) -> Extraction:
-    """The program in a completion: the last Python block of the visible text, else the last block that names
-    no language, else the whole text where it has no block at all. None: no text, blocks of other languages
-    only, a block or a thinking that never ends.
-    """
-    visible = after_thinking(text or "")
-    blocks = [match.groups() for match in BLOCK.finditer(visible)]
-    if THINK_START.search(BLOCK.sub("", visible)):
-        return Extraction(answer=None, how="thinking_not_finished")
-    if blocks and not blocks[-1][3]:
-        return Extraction(answer=None, how="unclosed_code")
-    if not blocks and visible:
-        return Extraction(answer=visible, how="whole_text")
-    labels = PYTHON if any(block[1].lower() in PYTHON for block in blocks) else {""}
-    code = next((block[2] for block in reversed(blocks) if block[1].lower() in labels), "")
-    return Extraction(answer=code if code.strip() else None, how="code" if code.strip() else "none")
-
-
-class Case(NamedTuple):
-    """The program reads `input` from stdin and must print `output`."""
-
-    input: str
-    output: str
-
-
-class Expression(NamedTuple):
-    """After `setup`, `expression` must have the value of `expected`; None = it only has to be reached."""
-
-    setup: str
-    expression: str
-    expected: str | None
-
-
-def read_tests(tests: Any) -> list[Case | Expression]:
-    """The tests of a problem: a list of {"input", "output"}, a list of assert statements, or a program.
-
-    In a list each item is a test of its own, and items without an assert (imports, data) go before all of
-    them; in a program the statements before an assert go before it. Raises ValueError for anything else.
-    """
-    if isinstance(tests, str) and tests.strip():
-        return of_program(tests)
-    if isinstance(tests, list) and tests and all(isinstance(test, str) for test in tests):
-        before = "\n".join(test for test in tests if not _asserts(_parsed(test)))
-        found = [test for item in tests if _asserts(_parsed(item)) for test in of_program(item)]
-        if found:
-            return [test._replace(setup=f"{before}\n{test.setup}") for test in found]
-    if isinstance(tests, list) and tests and all(isinstance(test, dict) for test in tests):
-        cases = [Case(test.get("input"), test.get("output")) for test in tests]
-        if all(isinstance(text, str) for case in cases for text in case):
-            return cases
-    raise ValueError(
-        'the tests must be a list of {"input": text, "output": text}, a list of assert statements, or the '
-        "text of a test program"
-    )
-
-
-def _parsed(source: str) -> ast.Module:
-    try:
-        return ast.parse(source)
-    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
-        raise ValueError(f"the test {_short(source)!r} is not Python: {error}") from None
-
-
-def _asserts(node: ast.AST) -> bool:
-    return any(isinstance(part, ast.Assert) for part in ast.walk(node))
-
-
-def of_program(source: str) -> list[Expression]:
-    """A test for each assert at the top level; one for the whole when asserts stand deeper, or nowhere."""
-    body = _parsed(source).body
-    asserts = [statement for statement in body if isinstance(statement, ast.Assert)]
-    if not asserts or any(_asserts(s) for s in body if not isinstance(s, ast.Assert)):
-        if all(isinstance(statement, IDLE) for statement in body):
-            raise ValueError(
-                f"the test program {_short(source)!r} only defines things: it must call its tests"
-            )
-        return [Expression(source, "None", None)]
-    tests, before = [], []
-    for statement in body:
-        if not isinstance(statement, ast.Assert):
-            before.append(ast.unparse(statement))
-            continue
-        test = of_assert(statement, "\n".join(before))
-        tests.append(test)
-        before.append(ast.unparse(statement.test) if test.expected is None else test.expression)
-    return tests
-
-
-def of_assert(statement: ast.Assert, setup: str) -> Expression:
-    match statement.test:
-        case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
-            sides = ast.unparse(left), ast.unparse(right)
-            if literal(sides[0]) is not NO_LITERAL:  # assert 3 == f(x)
-                sides = sides[::-1]
-            return Expression(setup, *sides)
-    return Expression(f"{setup}\n{ast.unparse(statement)}", "None", None)
+ROUNDS = 40  # runs of the candidate for one test: every value that the next call depends on takes one
 
 
 class Outcome(NamedTuple):
-    """`passed` None = the test itself, or the sandbox, failed."""
+    """`passed` None = the test itself, or the sandbox, failed, or nobody outside the program could tell."""
 
     passed: bool | None
-    status: str = ""  # of the program: ok, error, timeout, ...
+    status: str = "ok"  # of the program: ok, error, timeout, ...
     reason: str = ""
+    beside: bool = False  # the test ran in the program's process
 
 
-async def run_test(code: str, test: Case | Expression, tolerance: float | None, **options: Any) -> Outcome:
-    """One test of one program; `options` are those of `arun_python`."""
-    if isinstance(test, Case):
-        return await run_case(code, test, tolerance, **options)
-    expected = test.expected
-    if expected is not None and literal(expected) is NO_LITERAL:
-        clean = await probe("", test.setup, expected, **options)
-        if clean.value is None and clean.reason.startswith("NameError"):  # it needs the candidate's names
-            both = f"{test.setup}\nassert ({test.expression}) == ({expected})"
-            test, expected = Expression(both, "None", None), None
-        elif clean.value is None:
-            return Outcome(None, clean.status, f"the test's own value failed: {clean.reason}")
+async def run_tests(
+    code: str, tests: Sequence[Case | Asserts], tolerance: float | None, **options: Any
+) -> list[Outcome]:
+    """The outcomes of one program's tests in their order, up to the first that ran out of time; `options` are
+    those of `arun_python`.
+    """
+    if len(code) > MOST_TEXT // 2:
+        return [Outcome(False, "error", f"the program has more than {MOST_TEXT // 2:,} characters")]
+    if all(isinstance(test, Asserts) and not test.beside for test in tests):
+        return await run_apart(code, tests, **options)
+    outcomes: list[Outcome] = []
+    for test in tests:
+        if isinstance(test, Case):
+            outcomes.append(await run_case(code, test, tolerance, **options))
+        elif test.beside:
+            outcomes.append(await run_beside(code, test, **options))
         else:
-            expected = clean.value
-    given = await probe(code, test.setup, test.expression, **options)
-    if given.value is None:
-        return Outcome(None if given.status == "setup_failed" else False, given.status, given.reason)
-    if expected is None or same_value(given.value, expected):
-        return Outcome(True, "ok")
-    return Outcome(False, "ok", f"{_short(test.expression)} gave {_short(given.value)}")
+            outcomes += await run_apart(code, [test], **options)
+        if outcomes[-1].status == "timeout":
+            break
+    return outcomes
 
 
 async def run_case(code: str, test: Case, tolerance: float | None, **options: Any) -> Outcome:
@@ -200,49 +69,103 @@ async def run_case(code: str, test: Case, tolerance: float | None, **options: An
     if result.status != "ok":
         passed = None if result.status == "setup_failed" else False
         return Outcome(passed, result.status, result.detail)
+    if result.truncated and len(result.stdout.encode("utf-8", "replace")) > KEPT_BYTES:
+        return of_long_output(result.stdout, test.output)
     if same_output(result.stdout, test.output, tolerance):
-        return Outcome(True, "ok")
-    return Outcome(False, "ok", f"printed {_short(result.stdout)}")
+        return Outcome(True)
+    return Outcome(False, "ok", f"printed {short(result.stdout)}")
 
 
-class Told(NamedTuple):
-    """`value` as Python writes it; None = the program did not get so far, `reason` says why."""
+def of_long_output(printed: str, expected: str) -> Outcome:
+    """The sandbox keeps head and tail of a long output: that can show it to be wrong, never to be right."""
+    head = printed[: KEPT_BYTES // 8].split("\n")[:-1]
+    if not same_output("\n".join(head), "\n".join(expected.split("\n")[: len(head)]), None):
+        return Outcome(False, "ok", f"printed {short(printed)}")
+    return Outcome(None, "ok", f"it printed more than {KEPT_BYTES >> 10} KiB, too much to compare")
+
+
+async def run_apart(code: str, tests: Sequence[Asserts], **options: Any) -> list[Outcome]:
+    """Runs the tests without the candidate, the candidate's calls without the tests, and the tests again."""
+    outcomes: dict[int, Outcome] = {}
+    ready = [test.ready() for test in tests]
+    talks = {number: {"calls": [], "results": "[]"} for number in range(len(tests))}
+    for _ in range(ROUNDS):
+        waiting = [number for number in talks if number not in outcomes]
+        if not waiting:
+            break
+        said = await converse("tests", options, tests=[ready[number] | talks[number] for number in waiting])
+        if said.value is None:
+            outcomes |= {number: Outcome(None, said.status, f"the test: {said.reason}") for number in waiting}
+            break
+        for number, (outcome, reason, calls) in zip(waiting, json.loads(said.value), strict=True):
+            if outcome == "beside":
+                outcomes[number] = await run_beside(code, tests[number], **options)
+            elif calls == talks[number]["calls"]:
+                passed = {"held": True, "failed": False}.get(outcome)
+                outcomes[number] = Outcome(passed, "ok", short(reason))
+            else:
+                results = await converse("program", options, code=code, calls=calls)
+                if results.value is None:
+                    outcomes[number] = results.outcome
+                talks[number] = {"calls": calls, "results": results.value}
+            if number in outcomes and outcomes[number].status == "timeout":
+                talks = {other: talks[other] for other in talks if other <= number}
+                break
+    unended = Outcome(None, "ok", f"the test was not at its end after {ROUNDS} runs of the program")
+    return [outcomes.get(number, unended) for number in talks]
+
+
+async def run_beside(code: str, test: Asserts, **options: Any) -> Outcome:
+    said = await converse("both", options, code=code, test=test.ready())
+    if said.value is None:
+        return said.outcome._replace(beside=True)
+    outcome, reason = json.loads(said.value)
+    return Outcome({"held": True, "failed": False}.get(outcome), "ok", short(reason), beside=True)
+
+
+class Said(NamedTuple):
+    """What a process told, as JSON text; None = it did not get so far, or told too much."""
 
     value: str | None
     status: str
     reason: str = ""
 
+    @property
+    def outcome(self) -> Outcome:
+        """Of a program that told nothing."""
+        undecided = self.status in ("setup_failed", "too_long")
+        return Outcome(None if undecided else False, self.status, self.reason)
 
-async def probe(code: str, setup: str, expression: str, data: dict | None = None, **options: Any) -> Told:
-    """The value of `expression` after `code` (with the names in `data` added) and `setup`, in the sandbox."""
+
+async def converse(part: str, options: dict[str, Any], **asked: Any) -> Said:
+    """Runs code_probe.py in the part of `program`, `tests` or `both`."""
     word = secrets.token_hex(16)
-    asked = {"code": code, "data": data or {}, "setup": setup, "expression": expression, "word": word}
-    stdin = json.dumps(asked)
+    stdin = json.dumps({"part": part, "word": word, **asked})
     if len(stdin) > MOST_TEXT:
-        return Told(None, "error", "the program and its test are too long")
-    result = await arun_python(PROBE, stdin=stdin, **options)
+        return Said(None, "too_long", "the program, its tests and values are too long")
+    result = await arun_python(probe(), stdin=stdin, **options)
     _, told, rest = result.stdout.rpartition(f"\n{word}")
     if told:
-        return Told(rest.split("\n", 1)[0], result.status)
+        size, _, packed = rest.partition("\n")[0].partition(":")
+        if size == str(len(packed)):
+            with contextlib.suppress(ValueError, lzma.LZMAError):
+                return Said(unpacked(packed), result.status)
+    if result.truncated and result.status == "ok":
+        return Said(None, "too_long", "its values are too long to compare")
+    if told:
+        return Said(None, "error", "what it told cannot be read")
     ended = "it ended before the test did" if result.status == "ok" else result.status
-    return Told(None, result.status, result.detail or ended)
+    return Said(None, result.status, result.detail or ended)
 
 
-NO_LITERAL = object()
+@functools.cache
+def probe() -> str:
+    return pathlib.Path(__file__).with_name("code_probe.py").read_text(encoding="utf-8")
 
 
-def literal(text: str) -> Any:
-    """The value of a Python literal; only built-in types can come out, so that `==` means what it says."""
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        return NO_LITERAL
-
-
-def same_value(given: str, expected: str) -> bool:
-    """Equal literals as Python compares them (1 == 1.0, [1] != (1,)); anything else by its text."""
-    values = literal(given), literal(expected)
-    return given == expected or (NO_LITERAL not in values and values[0] == values[1])
+def unpacked(packed: str) -> str:
+    text = lzma.LZMADecompressor(memlimit=256 << 20).decompress(base64.b85decode(packed), MOST_TEXT + 1)
+    return text.decode("ascii")  # one character too many is refused where it is passed on
 
 
 def same_output(given: str, expected: str, tolerance: float | None) -> bool:
@@ -261,8 +184,3 @@ def same_output(given: str, expected: str, tolerance: float | None) -> bool:
 
     words = given.split(), expected.split()
     return len(words[0]) == len(words[1]) and all(map(near, zip(*words, strict=True)))
-
-
-def _short(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."

@@ -313,7 +313,7 @@ def in_phrase(text: str) -> Extraction | None:
 
 
 def tidy_phrase(rest: str) -> str:
-    """The answer at the start of what follows "the answer is"."""
+    """The answer at the start of what follows "the answer is"; "" for a question, which states none."""
     rest = HEDGE_WORDS.sub("", BOLD_TEXT.sub(r"\1", rest, count=1)).lstrip()
     if option := OPTION_WITH_TEXT.match(rest):
         return (option[1] or option[2]).upper()
@@ -321,6 +321,8 @@ def tidy_phrase(rest: str) -> str:
     head = next(group for group in math.groups() if group) if math else ""
     rest = rest[math.end() :] if math else rest
     end = ANSWER_ENDS.search(rest)
+    if end and end[0] in "?？":
+        return ""
     answer = head + (rest[: end.start()] if end else rest)
     return answer.strip().strip("*_`\"'“”").rstrip(".,:;*_ ")
 

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from cotkit.verify import dates, intervals, items, literals, quantities, relations, symbolic, words
 from cotkit.verify.arithmetic import DASHED, read_number
 from cotkit.verify.normalise import canonical, key, split_top
-from cotkit.verify.numbers import compare_numbers
+from cotkit.verify.numbers import Number, compare_numbers
 from cotkit.verify.policy import AnswerPolicy
 from cotkit.verify.verdicts import PENDING, Outcome
 
@@ -24,10 +25,12 @@ DEEPEST = 5  # lists in lists
 MOST_WANTED = 64  # symbolic comparisons of one check
 ELLIPSIS = r"\ldots"
 NAN = {"nan", "NaN", "NAN", "\\mathrm{nan}"}
+PREFIXED = re.compile(r"0x[0-9a-f]+|0b[01]+|0o[0-7]+")
 BASE = re.compile(r"([0-9A-Za-z]+)_\{?(\d{1,2}|two|eight|ten|sixteen)\}?")
 BASES = {"two": 2, "eight": 8, "ten": 10, "sixteen": 16}
 MIXED_DASHED = re.compile(r"\d+ ?- ?\d+/\d+")  # 3-1/2
 BRACKETS = set("([{")  # a container literal has one
+CONDITION = re.compile(r"(?:[<>]|\\ne) ?\S.*")  # > 8
 REMARK = re.compile(r"(.*\S) \((?!or\b|and\b|not\b|but\b|mod)([^()]+)\)")
 
 
@@ -46,6 +49,8 @@ class Comparison:
         """Run the ladder on two texts as they were written."""
         raw = (reference, prediction)
         reference, prediction = (without_remark(canonical(text)) for text in raw)
+        if self.depth == 0 and self.answer_type != "option":
+            prediction = words.without_letter(reference, prediction)
         if not reference:
             return Outcome(None, "no_reference", "nothing is left of the reference")
         if not prediction:
@@ -108,10 +113,31 @@ def without_remark(text: str) -> str:
 
 def same(reference: str, prediction: str, comparison: Comparison) -> Outcome | None:
     if reference in NAN or prediction in NAN:
-        return Outcome(None, "same", "NaN is no value")
+        wrong = reference not in NAN and read_number(reference) is not None
+        return Outcome(False if wrong else None, "same", "NaN is no value")
     if key(reference) == key(prediction):
         return Outcome(True, "same", "the same text")
     return None
+
+
+def prefixed(reference: str, prediction: str, comparison: Comparison) -> Outcome | None:
+    """`0x1f`, `0b101`. The same value in another notation is undecided: that may be what was asked for."""
+    texts = (reference.lower(), prediction.lower())
+    values = [int(text, 0) if PREFIXED.fullmatch(text) else None for text in texts]
+    if values == [None, None]:
+        return None
+    if None not in values and texts[0][1] == texts[1][1]:
+        return Outcome(values[0] == values[1], "base", "the same base")
+    numbers = [
+        read_number(text) if value is None else Number(Fraction(value))
+        for text, value in zip(texts, values, strict=True)
+    ]
+    digits = {text if value is None else text[2:] for text, value in zip(texts, values, strict=True)}
+    if None in numbers and len(digits) > 1:
+        return None
+    if len(digits) == 1 or numbers[0].value == numbers[1].value:
+        return Outcome(None, "base", "equal in another base, or but for the prefix")
+    return Outcome(False, "base", "different values")
 
 
 def number(reference: str, prediction: str, comparison: Comparison) -> Outcome | None:
@@ -193,6 +219,9 @@ def interval(reference: str, prediction: str, comparison: Comparison) -> Outcome
 
 
 def relation(reference: str, prediction: str, comparison: Comparison) -> Outcome | None:
+    condition = CONDITION.fullmatch(reference) or CONDITION.fullmatch(prediction)
+    if condition and read_number(prediction if condition.string == reference else reference) is not None:
+        return Outcome(False, "relation", "a condition against a number")
     outcome = relations.compare_assignments(reference, prediction, comparison.inner)
     return outcome or relations.compare_relations(reference, prediction, comparison.inner)
 
@@ -211,6 +240,8 @@ def collection(reference: str, prediction: str, comparison: Comparison) -> Outco
             return None  # the empty set against words
         if re.sub(r"\s", "", reference) == re.sub(r"\s", "", prediction):
             return Outcome(None, "items", "a list or a number with thousands separators?")
+        if outcome := as_sum(single, several, gold is None, comparison):
+            return outcome
         if words.is_words(single) and several.kind == "bare" and not several.words_joined:
             return None  # "Paris" against "Paris, France"
     in_order = comparison.policy.bare_list_in_order
@@ -218,6 +249,15 @@ def collection(reference: str, prediction: str, comparison: Comparison) -> Outco
     if outcome.correct is False and intervals.may_be_equal(reference, prediction):
         return Outcome(None, "items", "conditions whose common set is not known")
     return outcome
+
+
+def as_sum(single: str, several: items.Items, swapped: bool, comparison: Comparison) -> Outcome | None:
+    """`14 weeks 2 days` against `('14 weeks', '2 days')`."""
+    parts = [canonical(item) for item in several.items]
+    joined = " ".join(parts)
+    if not all((read := quantities.read_quantity(text)) and read.units for text in (single, joined, *parts)):
+        return None
+    return comparison.inner(*((single, joined) if swapped else (joined, single)))
 
 
 def in_words(reference: str, prediction: str, comparison: Comparison) -> Outcome | None:
@@ -294,6 +334,7 @@ def algebra(reference: str, prediction: str, comparison: Comparison) -> Outcome 
 
 STAGES = {
     "same": same,
+    "prefixed": prefixed,
     "number": number,
     "date": date,
     "time": time,
@@ -313,6 +354,7 @@ STAGES = {
 }
 VALUES = (
     "same",
+    "prefixed",
     "number",
     "quantity",
     "infinite",

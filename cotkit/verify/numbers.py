@@ -19,7 +19,8 @@ from cotkit.verify.policy import AnswerPolicy
 LONGEST_LITERAL = 400  # digits; Python itself refuses above 4300
 FLOAT_DIGITS = 15  # significant digits a binary64 keeps; a float printed in full may be off beyond them
 
-DIGITS = r"(?:\d{1,3}(?:,\d{3})+|\d{1,3}(?: \d{3})+|\d+)"
+DIGITS = r"(?:\d{1,3}(?:,\d{3})+|\d{1,3}(?: \d{3})+|\d{1,3}(?:_\d{3})+|\d+)"
+GROUPING = re.compile("[, _]")
 DECIMAL = re.compile(
     rf"(?P<sign>[+-] ?)?(?P<whole>{DIGITS})?(?:\.(?P<part>\d*))?"
     r"(?:(?:e|E| ?(?:\\times|\\cdot|\*|x|X) ?10\^)"
@@ -91,7 +92,7 @@ def decimal(text: str) -> Number | None:
     match = DECIMAL.fullmatch(text)
     if not match or (match["whole"] is None and not match["part"]):
         return None
-    whole, part = (match["whole"] or "").replace(",", "").replace(" ", ""), match["part"] or ""
+    whole, part = GROUPING.sub("", match["whole"] or ""), match["part"] or ""
     if len(whole) + len(part) > LONGEST_LITERAL:
         return None
     exponent = int(re.sub(r"[{}() ]", "", match["exp"])) if match["exp"] else 0

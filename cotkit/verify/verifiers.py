@@ -13,6 +13,7 @@ check or a machine that fails is None.
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -20,7 +21,9 @@ from cotkit import aio
 from cotkit.problems import Problem
 from cotkit.records import Extraction, Verdict
 from cotkit.verify.check import acheck_answer, check_answer
-from cotkit.verify.code_tests import extract_code, probe, read_tests, run_test
+from cotkit.verify.code_asserts import Asserts, read_tests
+from cotkit.verify.code_blocks import extract_code
+from cotkit.verify.code_tests import Said, converse, run_tests
 from cotkit.verify.extraction import extract, reference_answer
 from cotkit.verify.policy import AnswerPolicy
 from cotkit.verify.sandbox.job import Job
@@ -164,7 +167,7 @@ class ProgramVerifier(Verifier):
     async def averify(
         self, problem: Problem, text: str, *, truncated: bool = False, ledger: Any = None
     ) -> Verified:
-        found = self._extract(text)
+        found = self._extract(problem, text)
         if not self.can_check(problem):
             why = f"the problem has no {self.key!r}"
             return found, Verdict(correct=None, method="no_reference", reason=why)
@@ -197,27 +200,43 @@ class CheckVerifier(ProgramVerifier):
             raise ValueError("it must be the text of a program that defines check(answer)")
         return compile(given, "<check_code>", "exec", dont_inherit=True)
 
-    def _extract(self, text: str) -> Extraction:
+    def _extract(self, problem: Problem, text: str) -> Extraction:
         return extract(text, self.trace_pattern)
 
     async def _verdict(self, problem: Problem, found: Extraction) -> Verdict:
-        data = {"__answer__": found.answer}
-        told = await probe(problem.metadata[self.key], "", "check(__answer__)", data, **self.options)
-        if told.value in ("True", "False"):
-            reason = "the problem's own check program"
-            return Verdict(correct=told.value == "True", method="check", reason=reason)
-        why = told.reason if told.value is None else f"it returned {told.value[:80]}, not True or False"
-        method = "timeout" if told.status == "timeout" else "error"
-        return Verdict(correct=None, method=method, reason=f"the check program: {why}")
+        calls = [["name", "check"], ["call", [["name", "check"], found.answer], {}]]
+        code = problem.metadata[self.key]
+        said = await converse("program", self.options, code=code, calls=calls)
+        told = _told(said)
+        if isinstance(told, bool):
+            return Verdict(correct=told, method="check", reason="the problem's own check program")
+        method = "timeout" if said.status == "timeout" else "error"
+        return Verdict(correct=None, method=method, reason=f"the check program: {told}")
+
+
+def _told(said: Said) -> bool | str:
+    """True or False, else why a check program told neither."""
+    if said.value is None:
+        return said.reason
+    try:
+        *_, told = json.loads(said.value)
+    except (ValueError, TypeError, RecursionError):
+        return "what it told cannot be read"
+    if isinstance(told, dict):
+        return ": ".join(map(str, [told.get("error"), *told.get("args", ())]))
+    value = told[0] if isinstance(told, list) and told else told
+    return value if isinstance(value, bool) else f"it returned {str(value)[:80]}, not True or False"
 
 
 class TestsVerifier(ProgramVerifier):
     """Runs the program in the completion against `metadata["tests"]`: {"input", "output"} cases, assert
     statements, or a test program. How a hostile program is kept from passing: code_tests.py.
 
-    True needs every test; the reason says how many passed. A program that fails, or runs out of time or
-    memory, is wrong; only a fault of the sandbox or of a test itself is undecided. After a timeout the
-    remaining tests are not run.
+    True needs every test, and of each an assert that was reached and held; the reason says how many passed.
+    Its method is "tests", or "tests_beside" when a test had to run in the program's own process, where a
+    program that looks for it can forge it. A program that fails, or runs out of time or memory, is wrong;
+    only a fault of the sandbox or of a test, and what nobody outside the program can compare, are undecided.
+    After a timeout the remaining tests are not run.
     """
 
     key, missing = "tests", "no code found"
@@ -226,29 +245,46 @@ class TestsVerifier(ProgramVerifier):
     def _read(self, given: Any) -> Any:
         return read_tests(given)
 
-    def _extract(self, text: str) -> Extraction:
-        return extract_code(text)
+    def _extract(self, problem: Problem, text: str) -> Extraction:
+        try:
+            tests = self._read(problem.metadata.get(self.key))
+        except ValueError:
+            tests = []
+        wanted = {name for test in tests if isinstance(test, Asserts) for name in test.free}
+        return extract_code(text, frozenset(wanted))
 
     async def _verdict(self, problem: Problem, found: Extraction) -> Verdict | None:
         try:
             tests = self._read(problem.metadata[self.key])
         except ValueError as error:
             return Verdict(correct=None, method="error", reason=str(error))
-        outcomes = []
-        for test in tests:
-            outcomes.append(await run_test(found.answer, test, problem.tolerance, **self.options))
-            if outcomes[-1].status == "timeout":
-                break
+        outcomes = await run_tests(found.answer, tests, problem.tolerance, **self.options)
         failed = [outcome for outcome in outcomes if not outcome.passed]
+        beside = sum(outcome.beside for outcome in outcomes)
+        method = "tests_beside" if beside else "tests"
         if not failed:
-            return Verdict(correct=True, method="tests", reason=f"all {len(tests)} tests pass")
+            where = f", {beside} of them beside the program, which could forge that" if beside else ""
+            return Verdict(correct=True, method=method, reason=f"all {len(tests)} tests pass{where}")
         first = next((outcome for outcome in failed if outcome.passed is False), failed[0])
         if found.how == "whole_text" and first.reason.startswith(("SyntaxError", "IndentationError")):
             return None  # prose
         counts = f"{len(outcomes) - len(failed)} of {len(tests)} tests pass"
         reason = f"{counts}; test {outcomes.index(first) + 1}: {first.reason or first.status}"
-        method = "error" if first.passed is None else "tests"
-        return Verdict(correct=first.passed, method=method, reason=reason)
+        return Verdict(
+            correct=first.passed, method="error" if first.passed is None else "tests", reason=reason
+        )
+
+
+def code_form(problem: Problem) -> str | None:
+    """What the program that `problem` asks for must look like, in a sentence; None = it asks for none."""
+    try:
+        tests = read_tests(problem.metadata.get(TestsVerifier.key))
+    except ValueError:
+        return None
+    names = sorted({name for test in tests if isinstance(test, Asserts) for name in test.free})
+    if not names:
+        return "The program reads its input from stdin and prints its output to stdout."
+    return f"The program must define {', '.join(names)}. It reads no input."
 
 
 def has_program(problem: Problem) -> bool:

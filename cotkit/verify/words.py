@@ -25,6 +25,8 @@ OPTION_WITH_TEXT = re.compile(r"(?:\(([A-Ha-h])\)|([A-Ha-h])(?:[).]|[:])(?= ))[:
 OPTION_NAMED = re.compile(r"(?:the )?(?:correct |right )?(?:option|choice|answer|letter)s?:? (.+)", re.I)
 SEVERAL_OPTIONS = re.compile(r"\(?[A-H]\)?(?:(?:,? (?:and|&|or) |[,;/&] ?| )\(?[A-H]\)?)+")
 GLUED_OPTIONS = re.compile(r"[A-H]{2,8}")
+IN_A_ROW = re.compile(r"[A-H](?: ?[A-H])+")  # options, or things put in order
+LETTER_AND_VALUE = re.compile(r"(?:\(([A-H])\)[.:]? ?|([A-H])[).] (?=[-\d\\$(]))(\S.*)", re.S)
 
 WORD_TEXT = re.compile(r"[^\W\d_](?:[^\W\d_]|['’.,&!?:()/ -])*")
 PROSE_WORD = re.compile(
@@ -33,6 +35,7 @@ PROSE_WORD = re.compile(
 )
 LETTERS = re.compile(r"[^\W\d_]+")
 FORMULA_SIGN = re.compile(r"[=+*^<>\\|{}]|(?<=\w)/(?=\w)|\d\(")
+FLAG = re.compile(r"([A-Za-z]{3,}\w*)\{[^{}\\,]+\}")  # flag{s0me_text}
 FORMULA_TEXT = re.compile(
     r"(?=.*\d)(?=.*[A-Z])(?:\(*[A-Z][a-z]?(?:_?\{?\d+\}?)?(?:\)(?:_?\{?\d+\}?)?)*)+(?:\^?\{?\d?[+-]\}?)?"
 )
@@ -77,38 +80,49 @@ def truth(text: str, asked: bool) -> bool | None:
 
 
 @lru_cache(CACHED)
-def read_options(text: str) -> tuple[frozenset[str], str, bool]:
+def read_options(text: str) -> tuple[str, str, bool]:
     """(letters, the text behind one letter, written as options?) of `B`, `(B)`, `B) red`, `A, C`, `AC`."""
     if named := OPTION_NAMED.fullmatch(text):
         letters, rest, _ = read_options(named[1])
-        return letters or frozenset(named[1].upper() if re.fullmatch("[a-h]", named[1]) else ""), rest, True
+        return letters or (named[1].upper() if re.fullmatch("[a-h]", named[1]) else ""), rest, True
     if match := OPTION.fullmatch(text):
-        return frozenset(next(filter(None, match.groups())).upper()), "", True
+        return next(filter(None, match.groups())).upper(), "", True
     if SEVERAL_OPTIONS.fullmatch(text):
-        return frozenset(re.findall("[A-H]", text)), "", True
+        return "".join(re.findall("[A-H]", text)), "", True
     if GLUED_OPTIONS.fullmatch(text) and len(set(text)) == len(text):
-        return frozenset(text), "", "".join(sorted(text)) == text
+        return text, "", "".join(sorted(text)) == text
     if match := OPTION_WITH_TEXT.fullmatch(text):
-        return frozenset((match[1] or match[2]).upper()), match[3].strip(), True
-    return frozenset(), "", False
+        return (match[1] or match[2]).upper(), match[3].strip(), True
+    return "", "", False
+
+
+def without_letter(reference: str, prediction: str) -> str:
+    """`(D) 12` -> `12` where the reference is no option and no formula with that letter."""
+    match = LETTER_AND_VALUE.fullmatch(prediction)
+    if not match or read_options(reference)[0] or (match[1] or match[2]) in reference:
+        return prediction
+    return match[3]
 
 
 def options(reference: str, prediction: str, asked: bool, fold: bool, values: Values) -> Outcome | None:
     """None: the reference is no option. `values` compares the texts behind the letters."""
     gold, gold_text, clear = read_options(reference)
     if asked and not gold and re.fullmatch("[a-h]", reference):
-        gold, clear = frozenset(reference.upper()), True
+        gold, clear = reference.upper(), True
     if not gold or not (clear or asked):
         return Outcome(None, "option", "the reference is no option letter") if asked else None
     answer, answer_text, _ = read_options(prediction)
     if not answer and fold and re.fullmatch(r"[a-h]+|[a-h](?:, ?[a-h])+", prediction):
-        answer = frozenset(re.findall("[A-H]", prediction.upper()))
+        answer = "".join(re.findall("[A-H]", prediction.upper()))
     if not answer and gold_text:
         return values(gold_text, prediction).by("option")
-    if gold != answer:
+    if set(gold) != set(answer):
         return Outcome(False, "option", "another option" if answer else "no option letter")
     if gold_text and answer_text and values(gold_text, answer_text).correct is not True:
         return Outcome(None, "option", "the same letter with another text")
+    in_a_row = IN_A_ROW.fullmatch(reference) or IN_A_ROW.fullmatch(prediction)
+    if gold != answer and in_a_row and not asked:
+        return Outcome(None, "option", "options or an order? answer_type='option' or 'list' decides")
     return Outcome(True, "option", "the same option")
 
 
@@ -150,6 +164,10 @@ def words(reference: str, prediction: str, fold: bool, asked: bool) -> Outcome |
         return formula_text(reference, prediction)
     if not asked and gold_words != answer_words and any(is_symbols(t) for t in (reference, prediction)):
         return None
+    flags = [FLAG.fullmatch(text) for text in (reference, prediction)]
+    no_function = all(flags) and not any(flag[1].lower() in MATH_WORDS for flag in flags)
+    if no_function and reference.casefold() != prediction.casefold():
+        return Outcome(False, "words", "another text in braces")
     gold, answer = fold_words(reference), fold_words(prediction)
     if not asked and (FORMULA_SIGN.search(reference) or FORMULA_SIGN.search(prediction)):
         return Outcome(None, "words", "a formula with words in it")

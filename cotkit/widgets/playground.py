@@ -143,7 +143,14 @@ class PromptPlayground(Widget):
         names = [(f"{p.id}: {p.problem[:60]}", place) for place, p in enumerate(self.problems[:500])]
         problem = w.Dropdown(options=names, description="problem", layout={"width": "auto"})
         prompt = w.Textarea(value=self.prompt, description="prompt", rows=8, layout={"width": "95%"})
-        temperature = w.BoundedFloatText(self.temperature, min=0, max=2, step=0.1, description="temperature")
+        temperature = w.BoundedFloatText(
+            self.temperature,
+            min=0,
+            max=2,
+            step=0.1,
+            description="temperature",
+            style={"description_width": "initial"},
+        )
         tokens = w.IntText(self.max_tokens, description="max tokens")
         for control, name in (
             (problem, "place"),

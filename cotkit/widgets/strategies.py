@@ -204,10 +204,10 @@ class StrategyExplorer(Widget):
         self._seed.value = self.seed
         self._attempt.options = [(self._named(attempt), attempt) for attempt in self.asked()]
         self._attempt.value = self.followed if self.followed in self.asked() else None
+        self._drawing = False
         self._turns.layout.display = None if self.pages > 1 else "none"
         for shown, part in zip(self._shown, self.parts(), strict=True):
             shown.value = f"{STYLE}{MAP_STYLE}{part}"
-        self._drawing = False
 
     def _named(self, attempt: Attempt) -> str:
         row = self.rows[attempt]
@@ -240,7 +240,7 @@ def _passed(line: Any) -> str:
     """A cell of the funnel: how many came to a step, and which share of the attempts."""
     bar = share_bar(line.share, line.share_low, line.share_high)
     words = f" ({line.share:.0%}, {line.share_low:.0%} to {line.share_high:.0%})" if bar else ""
-    return f"<td>{bar} {line.problems:,}{words}</td>"
+    return f"<td style='white-space:nowrap'>{bar}{'<br>' if bar else ''}{line.problems:,}{words}</td>"
 
 
 def _scaled(values: Sequence[float], size: int) -> Iterator[float]:

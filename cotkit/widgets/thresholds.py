@@ -29,6 +29,7 @@ RULES = {
     "any": "one used score reaches its threshold",
     "mean": "the mean of the scores reaches the threshold",
 }
+MEAN = "the mean"  # beside the dimensions, one of which may be called "mean"
 UNUSED = {"all": -math.inf, "any": math.inf, "mean": math.nan}  # a threshold that decides nothing
 SAID = {
     "precision": ("kept traces", "are right"),
@@ -41,7 +42,7 @@ class ThresholdExplorer(Widget):
     """frame: a Run, Runs, rows or a file, read as `tune_thresholds(frame, score_columns, label, group)` reads
     them; or a ThresholdReport, for other options.
 
-    `rule`, `limits` {dimension, or "mean": threshold} and `used` (the dimensions that count under "all" and
+    `rule`, `limits` {dimension, or MEAN: threshold} and `used` (the dimensions that count under "all" and
     "any") are what is set; `choose` sets them. `shares` holds precision, recall and kept as Rates over
     problems, `confusion` {("kept" or "dropped", "right" or "wrong"): traces}.
     """
@@ -64,7 +65,7 @@ class ThresholdExplorer(Widget):
         values = np.column_stack([self._scores, self._scores.mean(axis=1)])
         self.ranges = {
             name: (min(0, math.floor(column.min())), max(1, math.ceil(column.max())))
-            for name, column in zip((*self.names, "mean"), values.T, strict=True)
+            for name, column in zip((*self.names, MEAN), values.T, strict=True)
         }
         self.limits, self.used = {name: float(low) for name, (low, _) in self.ranges.items()}, set(self.names)
         rule, found = frame.record["rule"], frame.record["thresholds"]
@@ -84,9 +85,9 @@ class ThresholdExplorer(Widget):
         if rule not in self.rules:
             raise ValueError(f"rule is one of {', '.join(self.rules)}; got {rule!r}")
         if not isinstance(thresholds, Mapping):
-            thresholds = dict.fromkeys(["mean"] if rule == "mean" else self.names, thresholds)
+            thresholds = dict.fromkeys([MEAN] if rule == "mean" else self.names, thresholds)
         for name, limit in thresholds.items():
-            if (name == "mean") != (rule == "mean") or name not in self.ranges:
+            if (name == MEAN) != (rule == "mean") or name not in self.ranges:
                 raise ValueError(f"rule {rule!r} has no score {name!r}; there are: {', '.join(self.names)}")
             low, high = self.ranges[name]
             if not low <= limit <= high:
@@ -99,7 +100,7 @@ class ThresholdExplorer(Widget):
     def path(self) -> Path:
         """What is set, as a path of one step."""
         limits = [self.limits[name] if name in self.used else UNUSED[self.rule] for name in self.names]
-        limits = [self.limits["mean"]] if self.rule == "mean" else limits
+        limits = [self.limits[MEAN]] if self.rule == "mean" else limits
         return Path(self.rule, self.names, np.array([limits]))
 
     @property
@@ -159,7 +160,7 @@ class ThresholdExplorer(Widget):
             for outcome in ("kept", "dropped")
         )
         reason = self.report.record["reason"]
-        how = reason if self.is_tuned else f"set by hand: no certificate (tuning: {reason})"
+        how = reason if self.is_tuned else f"set by hand: no certificate (tuning said: {reason})"
         return (
             f"<div aria-live='polite'><b>{text(self.in_words())}</b><br>{text(how)}</div>"
             f"<table class='ck' aria-label='shares'>{shares}</table>"
@@ -204,7 +205,8 @@ class ThresholdExplorer(Widget):
     def _scale(self, kind: Any, name: str, **look: Any) -> Any:
         """A slider, or the box of the same number: screen readers read the box's name, not the slider's."""
         low, high = self.ranges[name]
-        return kind(min=low, max=high, step=(high - low) / 100, tooltip=f"Threshold of {name}", **look)
+        look |= {"style": {"description_width": "9em"}, "tooltip": f"Threshold of {name}"}
+        return kind(min=low, max=high, step=(high - low) / 100, **look)
 
     def _moved(self) -> None:
         self.rule = self._rule.value
@@ -226,7 +228,7 @@ class ThresholdExplorer(Widget):
         self._rule.value, self._saved.value = self.rule, ""
         for name, slider in self._sliders.items():
             slider.value = self._boxes[name].value = self.limits[name]
-            self._rows[name].layout.display = None if (name == "mean") == (self.rule == "mean") else "none"
+            self._rows[name].layout.display = None if (name == MEAN) == (self.rule == "mean") else "none"
         for name, box in self._uses.items():
             box.value, box.layout.display = name in self.used, None if len(self.names) > 1 else "none"
         self._drawing = False

@@ -235,6 +235,41 @@ def test_cost_is_told_by_problem_and_by_solved_problem(tmp_path):
     assert (line.solved, line.solved_share) == (3, 0.75)
 
 
+def test_an_accuracy_over_few_decided_answers_says_how_far_the_undecided_could_move_it(tmp_path):
+    problems = {"a": ("x", "r"), "b": ("x", "?"), "c": ("x", "?"), "d": ("x", "?")}
+    findings = " ".join(BenchmarkReport.from_runs({"m": run_of(tmp_path / "m", problems)}).findings())
+    assert "3 undecided (with the undecided all wrong or all right: 25 to 100 %)." in findings
+
+
+def test_a_domain_called_like_a_total_is_told_from_it(tmp_path):
+    problems = {"a": ("all problems", "r"), "b": ("mean of domains", "w")}
+    table = BenchmarkReport.from_runs({"m": run_of(tmp_path / "m", problems)}).table
+    assert table["domain"].tolist() == [
+        "all problems (domain)",
+        "mean of domains (domain)",
+        "mean of domains",
+        "all problems",
+    ]
+
+
+def test_what_verifying_took_is_not_booked_on_the_model(tmp_path):
+    own = {"calls": 4, "cached": 0, "failed": {}, "prompt_tokens": 20, "completion_tokens": 16}
+    own |= {"cost_usd": 1.0, "unknown_usage": 0, "unknown_cost": 0}
+    verifier = {**own, "calls": 8, "completion_tokens": 512, "cost_usd": 5.0, "unknown_usage": 1}
+    both = {**own, "calls": 12, "completion_tokens": 528, "cost_usd": 6.0, "unknown_usage": 1}
+    ledger = {**both, "by_role": {"generator": own, "verifier": verifier}}
+    report = BenchmarkReport.from_runs(
+        {"m": run_of(tmp_path / "m", dict.fromkeys("abcd", ("x", "r")), ledger=ledger)}
+    )
+    (line,) = report.cost.itertuples()
+    assert (line.calls, line.completion_tokens, line.cost, line.unknown_usage) == (4, 16, "$1", 0)
+    assert (line.tokens_per_solved, line.usd_per_solved) == (4, 0.25)
+    assert (line.verifier_calls, line.verifier_completion_tokens, line.verifier_cost_usd) == (8, 512, 5.0)
+    findings = " ".join(report.findings())
+    assert "m: 4 calls, 16 completion tokens, 4 a solved problem, cost $1." in findings
+    assert "8 more calls and at least 512 completion tokens" in findings
+
+
 def test_unknown_cost_stays_unknown_and_nothing_solved_has_no_price(tmp_path):
     totals = {
         "calls": 1,

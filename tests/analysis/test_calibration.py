@@ -64,6 +64,27 @@ def test_bands_cover_the_truth_as_often_as_they_say():
     assert {name: n / 200 for name, n in hits.items()} == pytest.approx(dict.fromkeys(hits, 0.9), abs=0.04)
 
 
+def test_bands_cover_where_problems_have_different_numbers_of_traces():
+    """90 % bands, 150 data sets of 200 problems, one in ten with 20 traces and the others with one."""
+    rng = np.random.default_rng(1)
+
+    def unequal(n):
+        problem = np.repeat(np.arange(n), np.where(rng.random(n) < 0.1, 20, 1))
+        ease = rng.normal(size=n)
+        right = 0.9 * ease[problem] + 0.44 * rng.normal(size=len(problem)) > -0.6
+        score = np.round(5 + 1.5 * (right - 0.5) + 1.5 * rng.normal(size=len(problem)) + ease[problem])
+        return 10 - np.clip(score, 0, 10).astype(int), right, problem
+
+    options = {"costs": (1, 1), "confidence": 0.9}
+    whole = calibration.curve(*unequal(40_000), 11, **options, resamples=2)
+    hits = dict.fromkeys(("precision", "recall", "kept"), 0)
+    for _ in range(150):
+        table = calibration.curve(*unequal(200), 11, **options, resamples=100)
+        for name in hits:
+            hits[name] += table[f"{name}_low"][4] <= whole[name][4] <= table[f"{name}_high"][4]
+    assert min(hits.values()) / 150 > 0.83, hits
+
+
 def test_a_band_is_not_empty_where_all_kept_rows_are_right():
     score = np.repeat([0.9, 0.1], 30)
     table, _ = along(score, score > 0.5, np.repeat(np.arange(20), 3))

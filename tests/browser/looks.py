@@ -48,7 +48,7 @@ UNNAMED = (
   const titled = e.closest('[title]:not([title=""])'), drawn = e.querySelector('title');
   const label = e.labels?.[0]?.innerText || e.getAttribute('aria-label') || e.innerText || e.textContent;
   const box = e.matches('.noUi-handle') && e.closest('.widget-hbox')?.querySelector('input[type=number]');
-  return !(label?.trim() || drawn || (titled && root.contains(titled)) || box?.labels.length);
+  return !(label?.trim() || drawn || (titled && root.contains(titled)) || box?.labels?.length);
 }).map(e => e.outerHTML.slice(0, 200))"""
 ).replace("CONTROLS", CONTROLS)
 

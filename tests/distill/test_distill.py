@@ -12,6 +12,7 @@ from scripted import asked_to_judge, is_refinement, judge, model, pid, problem, 
 import cotkit
 from cotkit import StepJudge, adistill, distill, start_distill
 from cotkit.judge import RewardModelJudge
+from cotkit.prompts import load
 from cotkit.runs import RunError
 
 
@@ -661,6 +662,28 @@ def test_one_run_verifies_answers_check_programs_and_tests(serve, tmp_path):
     assert [row.best.verdict.method for row in rows] == ["number", "check", "tests"]
     assert all(row.accepted for row in rows) and server.calls == 3
     assert rows[2].best.answer.startswith("def f(x)") and rows[2].best.answer_how == "code"
+
+
+def test_a_problem_with_tests_is_asked_for_a_program_and_not_for_a_box(serve, tmp_path):
+    server = serve(lambda r: "I do not know." if r.number else "```python\ndef f(x):\n    return 4\n```")
+    reads = {"reference": "5", "metadata": {"tests": [{"input": "2 3", "output": "5"}]}}
+    items = [problem(1, **CODE_PROBLEM), problem(2, **reads)]
+    options = {"max_iterations": 2, "rationalization": True, "run": tmp_path / "r"}
+    run = quiet(items, model(server, max_concurrency=1), **options)
+    systems = [request.system for request in server.log]
+    assert len(systems) == 6 and all("```python" in text and "boxed" not in text for text in systems)
+    assert sum("must define f" in text for text in systems) == 3
+    assert sum("reads its input from stdin" in text for text in systems) == 3
+    assert sum("Give the whole of it in one block" in text for text in systems) >= 2
+    used = {candidate.prompt["hash"] for row in run.records() for candidate in row.candidates}
+    assert used == {run.config["prompts"]["code"]} and load("code").hash in used
+
+
+def test_the_prompt_for_programs_can_be_replaced(serve, tmp_path):
+    server = serve(lambda r: "```python\ndef f(x):\n    return x * x\n```")
+    prompts = {"code": "{{ form }} {{ problem }}"}
+    row = only(quiet([problem(1, **CODE_PROBLEM)], model(server), prompts=prompts, run=tmp_path / "r"))
+    assert row.accepted and server.log[0].user.startswith("The program must define f.")
 
 
 def test_a_wrong_program_is_refined_and_dropped_with_its_count(serve, tmp_path):

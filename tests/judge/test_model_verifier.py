@@ -53,6 +53,12 @@ NOT_ASKED = {
     "a wrong answer": (Problem(id="p", problem="q", reference="4"), r"\boxed{5}", False, "number"),
     "no answer": (UNDECIDED, "I cannot say.", False, "no_answer"),
     "no reference": (Problem(id="p", problem="q"), r"\boxed{5}", None, "no_reference"),
+    "an answer beyond what a model is asked about": (
+        UNDECIDED,
+        r"\boxed{" + "Paris " * 4000 + "}",
+        None,
+        "too_long",
+    ),
     "a check program that fails": (
         Problem(id="p", problem="q", reference="4", metadata={"check_code": "def check(answer): pass"}),
         r"\boxed{5}",

@@ -22,6 +22,8 @@ def problem(code: str | None = "print(6)", reference: str | None = "6", **fields
     return Problem(id="p", problem="What is it?", reference=reference, solution_code=code, **fields)
 
 
+FOURTH_ROOT = "def check(answer):\n    return answer.lstrip('-').isdigit() and int(answer) ** 4 == 16"
+SQUARE = ["assert f(2) == 4", "assert f(3) == 9"]
 PROSE = "because the warm air rises above the cold air and carries water up with it"
 OTHER_PROSE = "because sunlight heats the ground and the ground then heats all the air near it"
 FAULTS = {
@@ -78,6 +80,48 @@ FAULTS = {
         "unparseable_reference",
     ),
     "a very long reference": (problem(None, "6" * 5000), "unparseable_reference"),
+    "a reference its check refuses": (
+        problem(None, "3", metadata={"check_code": FOURTH_ROOT}),
+        "check_refuses_reference",
+    ),
+    "a check of everything": (
+        problem(None, "3", metadata={"check_code": "def check(answer):\n    return True"}),
+        "check_accepts_anything",
+    ),
+    "a check that fails": (
+        problem(None, "2", metadata={"check_code": "def check(answer):\n    return nosuch"}),
+        "broken_check",
+    ),
+    "a check that fails, without a reference": (
+        problem(None, None, metadata={"check_code": "def check(answer):\n    return nosuch"}),
+        "broken_check",
+    ),
+    "a check that is none": (problem(None, "2", metadata={"check_code": "def check("}), "broken_check"),
+    "a printed answer its check refuses": (
+        problem("print(3)", "2", metadata={"check_code": FOURTH_ROOT}),
+        "wrong",
+    ),
+    "a solution that fails its tests": (
+        problem("def f(x): return x", None, metadata={"tests": SQUARE}),
+        "tests_fail_solution",
+    ),
+    "a test of everything": (
+        problem(None, None, metadata={"tests": ["assert f(2) != 5"]}),
+        "tests_accept_anything",
+    ),
+    "a case that wants nothing": (
+        problem(None, None, metadata={"tests": [{"input": "1", "output": ""}]}),
+        "tests_accept_anything",
+    ),
+    "a test that never comes to its assert": (
+        problem("def f(x): return x * x", None, metadata={"tests": "for x in []:\n    assert f(x)"}),
+        "broken_tests",
+    ),
+    "tests that are none": (problem(None, None, metadata={"tests": ["f(2) == 4"]}), "broken_tests"),
+    "a test with a missing library": (
+        problem("def f(x): return x", None, metadata={"tests": ["import no_such", "assert f(1) == 1"]}),
+        "missing_library",
+    ),
     "an unknown type": (problem(answer_type="numbre"), "unknown_answer_type"),
     "half of the answer": (problem(tolerance=0.5), "absurd_tolerance"),
     "a tolerance on words": (
@@ -112,6 +156,23 @@ def test_a_planted_fault_is_found(name):
 def test_every_kind_of_finding_is_planted_somewhere():
     elsewhere = {"timeout", "duplicate", "unreadable", "not_run"}
     assert {kind for _, kind in FAULTS.values()} | elsewhere == set(KINDS) | set(APART)
+
+
+SOUND_PROGRAMS = {
+    "tests and a solution": problem("def f(x): return x * x", None, metadata={"tests": SQUARE}),
+    "tests alone": problem(None, None, metadata={"tests": SQUARE}),
+    "cases": problem("print(input())", None, metadata={"tests": [{"input": "7", "output": "7"}]}),
+    "a check and a reference": problem(None, "2", metadata={"check_code": FOURTH_ROOT}),
+    "a check alone": problem(None, None, metadata={"check_code": FOURTH_ROOT}),
+    "another right answer": problem("print(-2)", "2", metadata={"check_code": FOURTH_ROOT}),
+}
+
+
+@pytest.mark.parametrize("sound", SOUND_PROGRAMS.values(), ids=SOUND_PROGRAMS.keys())
+def test_sound_tests_and_check_programs_give_no_finding(sound):
+    report = audit_here([sound])
+    assert report.findings == () and report.clean
+    assert report.programs == report.ran == 1
 
 
 @pytest.mark.parametrize(

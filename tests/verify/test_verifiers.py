@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from cotkit import AnswerPolicy, AnswerVerifier, CheckVerifier, Problem, TestsVerifier, load_problems
-from cotkit.verify import Verifier, isolation
-from cotkit.verify.code_tests import Case, Expression, extract_code, read_tests, same_output
+from cotkit import AnswerPolicy, AnswerVerifier, CheckVerifier, Problem, TestsVerifier, aio, load_problems
+from cotkit.verify import Verifier, code_tests, isolation
+from cotkit.verify.code_asserts import Asserts, Case, read_tests
+from cotkit.verify.code_blocks import extract_code
+from cotkit.verify.code_tests import same_output
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -130,6 +132,66 @@ HONEST = {
         "class Stack(list):\n    push = list.append",
         "s = Stack()\ns.push(1)\ns.push(2)\nassert s.pop() == 2\nassert s.pop() == 1\nassert len(s) == 0",
     ),
+    "of frozensets": (
+        "def f():\n    return {frozenset({1, 2}): {frozenset({3})}}",
+        ["assert f() == {frozenset({2, 1}): {frozenset({3})}}"],
+    ),
+    "a Decimal": (
+        "from decimal import Decimal\ndef f():\n    return [Decimal('1.50')]",
+        ["from decimal import Decimal", "assert f() == [Decimal('1.5')]"],
+    ),
+    "a Fraction": (
+        "from fractions import Fraction\ndef f():\n    return Fraction(2, 4)",
+        ["from fractions import Fraction as F", "assert f() == F(1, 2)", "assert f() == 0.5"],
+    ),
+    "infinity in a list": (
+        "def f():\n    return [float('inf'), 1.0]", ["assert f() == [float('inf'), 1]"]
+    ),
+    "not a number": (
+        "import math\ndef f():\n    return math.nan", ["import math", "assert math.isnan(f())"]
+    ),
+    "a long int": ("def f(n):\n    return 2 ** n", ["assert f(20000) == 2 ** 20000"]),
+    "a date": (
+        "import datetime\ndef f():\n    return datetime.date(2024, 2, 29)",
+        ["import datetime", "assert f() == datetime.date(2024, 2, 29)"],
+    ),
+    "numpy in a list": (
+        "import numpy as np\ndef f():\n    return [np.float32(0.5), np.bool_(True), np.int8(3)]",
+        ["assert f() == [0.5, True, 3]"],
+    ),
+    "a named tuple": (
+        "from collections import namedtuple\nf = namedtuple('P', 'x y')",
+        ["assert f(1, 2) == (1, 2)", "assert f(1, 2).y == 2"],
+    ),
+    "a generator": ("def f(n):\n    yield from range(n)", ["assert list(f(3)) == [0, 1, 2]"]),
+    "an endless generator": (
+        "import itertools as f", ["import itertools as i", "assert list(i.islice(f.count(2), 2)) == [2, 3]"]
+    ),
+    "objects": (
+        "class Node:\n    def __init__(self, x):\n        self.x, self.next = x, None",
+        "a, b = Node(1), Node(2)\na.next = b\nassert a.next.x == 2 and a.next is b\n"
+        "assert b.next is None and isinstance(a, Node)",
+    ),
+    "in place": (
+        "def f(a):\n    a.sort()", ["a = [3, 1]\nassert f(a) is None\nassert a == [1, 3]"]
+    ),
+    "joined": ("def f(x):\n    return x * x", ["assert f(2) == 4 and f(3) == 9 and 3 < f(2) < 5"]),
+    "of all": ("def f(x):\n    return x * x", ["assert all(f(i) == i * i for i in range(99) if i != 3)"]),
+    "of many": ("def f(x):\n    return x", ["assert sorted(f(-i) for i in range(9)) == list(range(-8, 1))"]),
+    "nested calls": ("def f(x):\n    return x + 1", ["assert f(f(f(1))) == 4", "assert f(1) in (2, 3)"]),
+    "with an exception": (
+        "def f(x):\n    raise ValueError(x)",
+        "try:\n    f(-1)\n    assert False\nexcept ValueError as error:\n    assert str(error) == '-1'",
+    ),
+    "only an exception": (
+        "def f(x):\n    raise KeyError(x)", "try:\n    f(-1)\n    assert False\nexcept KeyError:\n    pass"
+    ),
+    "in a main part": (
+        "def f(x):\n    return x",
+        "def test():\n    assert f(1) == 1\nif __name__ == '__main__':\n    test()",
+    ),
+    "a built-in's name": ("def sum(a, b):\n    return 6", ["assert sum(10, 15) == 6"]),
+    "a long list": ("def f(n):\n    return list(range(n))", ["assert f(20000) == list(range(20000))"]),
     "a check function": (
         "def f(x):\n    return x * x",
         "def check(candidate):\n    for x in range(5):\n        assert candidate(x) == x ** 2\ncheck(f)",
@@ -165,6 +227,93 @@ def test_a_wrong_program_is_wrong_and_the_reason_counts(code, reason):
     assert reason in verdict.reason
 
 
+BESIDE = {
+    "a function": ("def f(g, x):\n    return g(x)", ["assert f(lambda x: x + 1, 2) == 3"]),
+    "an object of the test": (
+        "def f(node):\n    return node.value",
+        "class Node:\n    def __init__(self, value):\n        self.value = value\nassert f(Node(3)) == 3",
+    ),
+    "a coroutine": ("async def f(x):\n    return x", ["import asyncio", "assert asyncio.run(f(2)) == 2"]),
+    "an exception of its own": (
+        "class Mine(Exception): pass\ndef f():\n    raise Mine()",
+        "try:\n    f()\n    assert False\nexcept Mine:\n    pass",
+    ),
+}
+
+
+@pytest.mark.parametrize(("code", "tests"), BESIDE.values(), ids=BESIDE.keys())
+def test_what_cannot_travel_is_tested_beside_the_program_and_the_verdict_says_so(code, tests):
+    verdict = TestsVerifier().verify(problem(tests=tests), python(code))
+    assert (verdict.correct, verdict.method) == (True, "tests_beside"), verdict.reason
+    assert "1 of them beside the program, which could forge that" in verdict.reason
+    assert TestsVerifier().verify(problem(tests=tests), python("def f(*a): pass")).correct is False
+
+
+UNSETTLED = {
+    "objects of the program": (
+        ["assert f(1) == f(1)"],
+        "class A:\n    def __eq__(self, other): return True\ndef f(x): return A()",
+        "equal",
+    ),
+    "an object of the test": (
+        "class A:\n    pass\nassert f(1) == A()", "class A: pass\ndef f(x): return A()", "equal"
+    ),
+    "arithmetic": (
+        ["assert abs(f(1) - 0.3) < 1e-3"],
+        "class E:\n    def __sub__(self, o): return 0\ndef f(x): return E()",
+        "compute",
+    ),
+    "asserts in a void loop": ("for x in []:\n    assert f(x)", "def f(x): return x", "asserted nothing"),
+    "asserts behind a condition": (
+        "import sys\nif sys.argv[1:]:\n    assert f(2)", "def f(x): return x", "asserted nothing"
+    ),
+    "asserts that are caught": (
+        "try:\n    assert f(2) == 4\nexcept Exception:\n    print('no')", "def f(x): return 0", "nothing"
+    ),
+    "a coroutine that nobody runs": (
+        "async def t():\n    assert f(2) == 4\nt()", "def f(x): return 0", "asserted nothing"
+    ),
+    "a library that is not there": (
+        ["import no_such_library", "assert f(1) == 1"], "def f(x): return 1", "no_such_library"
+    ),
+    "a value that is too long": (
+        ["import random", "assert f(9) == [random.random()]"],
+        "import os\ndef f(x): return os.urandom(10**5)",
+        "too long",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("tests", "code", "reason"), UNSETTLED.values(), ids=UNSETTLED.keys())
+def test_what_nobody_outside_the_program_can_tell_is_undecided(tests, code, reason):
+    verdict = TestsVerifier().verify(problem(tests=tests), python(code))
+    assert (verdict.correct, verdict.method) == (None, "error"), verdict.reason
+    assert reason in verdict.reason
+
+
+def test_a_test_that_needs_too_many_runs_of_the_program_is_undecided(monkeypatch):
+    monkeypatch.setattr(code_tests, "ROUNDS", 4)
+    for calls, correct in ((2, True), (9, None)):
+        tests = f"x = 0\nfor i in range({calls}):\n    x += f(x)\nassert x == {2**calls - 1}"
+        verdict = TestsVerifier().verify(problem(tests=tests), python("def f(x):\n    return x + 1"))
+        assert verdict.correct is correct and (correct or "after 4 runs" in verdict.reason)
+
+
+def test_a_long_value_is_compared_as_a_whole():
+    tests = ["assert f() == 'x' * 100_000"]
+    for code, correct in {"'x' * 100_000": True, "'x' * 50_000 + 'y' + 'x' * 49_999": False}.items():
+        verdict = TestsVerifier().verify(problem(tests=tests), python(f"def f():\n    return {code}"))
+        assert verdict.correct is correct, code
+
+
+def test_a_long_output_is_never_right_by_its_ends():
+    expected = "\n".join(map(str, range(30_000)))
+    tests = [{"input": "", "output": expected}]
+    for code, correct in {"range(30_000)": None, "range(1, 30_000)": False}.items():
+        verdict = TestsVerifier().verify(problem(tests=tests), python(f"for i in {code}: print(i)"))
+        assert verdict.correct is correct, verdict.reason
+
+
 def test_what_equals_for_python_equals_here_and_nothing_more():
     tests = ["assert f() == [1, 2]"]
     for value, correct in {"[1, 2.0]": True, "(1, 2)": False, "[1, 2, 3]": False, "'[1, 2]'": False}.items():
@@ -192,6 +341,15 @@ HOSTILE = {
     ),
     "knows the word": LOOK + "os.write(1, ('\\n' + asked['word'] + 'True\\n').encode())\nos._exit(0)",
     "turns the word round": LOOK + "asked['expression'] = 'True'\ndef f(x): return None",
+    "empties what the expected value is computed from": ("def f(x):\n    x.clear()\n    return []"),
+    "strips asserts": (
+        "import builtins\nreal = builtins.compile\n"
+        "builtins.compile = lambda *a, **k: real(*a, **{**k, 'optimize': 2})\ndef f(x): return 0"
+    ),
+    "answers another question": LOOK + "asked['calls'] = []\ndef f(x): return None",
+    "tells what cannot be read": (
+        LOOK + "os.write(1, ('\\n' + asked['word'] + '3:' + 'AAA\\n').encode())\nos._exit(0)"
+    ),
     "closes the channel": "import os\nos.closerange(0, 100)\ndef f(x): return x",
     "kills itself": "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)",
     "replaces json": "import sys\nsys.modules['json'] = sys.modules['os'] = None\ndef f(x): return x",
@@ -202,6 +360,43 @@ HOSTILE = {
 def test_a_hostile_program_does_not_pass(code):
     verdict = TestsVerifier(timeout=2).verify(problem(tests=SQUARE), python(code))
     assert (verdict.correct, verdict.method) == (False, "tests"), verdict.reason
+
+
+FORGEABLE_ONCE = {
+    "a check function": "def check(c):\n    assert c(2) == 4\n    assert c(3) == 9\ncheck(f)",
+    "joined": ["assert f(2) == 4 and f(3) == 9"],
+    "of all": ["assert all(f(i) == i * i for i in range(5))"],
+    "a loop": "for i in range(3):\n    assert f(i) == i * i",
+    "in": ["assert f(2) in (4, 5)"],
+    "turned round": "e = 4\nassert e == f(2)",
+    "nested": ["assert (f(2) == 4) == True"],
+    "a changed argument": ["a = [3, 1]\nassert f(a) == sorted(a)"],
+}
+FORGERIES = {
+    "an object": (
+        "class E:\n    def __eq__(self, other): return True\n    __lt__ = __gt__ = __le__ = __ge__ = __eq__\n"
+        "    def __bool__(self): return True\ndef f(x): return E()"
+    ),
+    "the word": HOSTILE["knows the word"],
+    "an empty list": HOSTILE["empties what the expected value is computed from"],
+}
+
+
+@pytest.mark.parametrize("code", FORGERIES.values(), ids=FORGERIES.keys())
+def test_no_usual_form_of_a_test_can_be_forged(code):
+    tests = [test for tests in FORGEABLE_ONCE.values() for test in read_tests(tests)]
+    outcomes = aio.run(code_tests.run_tests(code, tests, None, timeout=5))
+    passed = dict(
+        zip(FORGEABLE_ONCE, [(outcome.passed, outcome.beside) for outcome in outcomes], strict=True)
+    )
+    assert passed == dict.fromkeys(FORGEABLE_ONCE, (False, False))
+
+
+def test_data_of_a_test_never_reaches_the_program():
+    look = LOOK + "def f(x): raise ValueError(repr(asked['calls']))"
+    tests = ["cases = [(2, 987654321)]", "assert f(cases[0][0]) == cases[0][1]"]
+    verdict = TestsVerifier().verify(problem(tests=tests), python(look))
+    assert verdict.correct is False and "'f'], 2], {}" in verdict.reason and "987" not in verdict.reason
 
 
 def test_the_expected_value_is_not_in_the_programs_process():
@@ -286,12 +481,33 @@ CODE = {
     "another language": ("```rust\nfn main() {}\n```", None, "none"),
     "an empty block": ("```python\n\n```", None, "none"),
     "nothing": ("", None, "none"),
+    "line ends of Windows": ("x\r\n```python\r\na = 1\r\n```\r\nDone", "a = 1", "code"),
+    "in a list": ("1. so:\n\n   ```python\n   if a:\n       b\n   ```", "if a:\n    b", "code"),
+    "usage in the last block": (
+        "```python\ndef f(): pass\n```\nSo:\n```python\nprint(f(2))\n```",
+        "def f(): pass",
+        "code",
+    ),
+    "a later better one": (
+        "```python\ndef f(): 1\n```\nSo:\n```python\ndef f(): 2\n```",
+        "def f(): 2",
+        "code",
+    ),
+    "an answer tag": ("<answer>\na = 1\n</answer>", "a = 1", "whole_text"),
+    "a block in an answer tag": ("<answer>\n```python\na = 1\n```\n</answer>", "a = 1", "code"),
+    "after prose": ("Here it is:\n\ndef f(x):\n    return x", "def f(x):\n    return x", "whole_text"),
+    "a block in a line": ("```python def f(): pass```", "def f(): pass", "code"),
+    "a fence in a docstring": (
+        '```python\ndef f():\n    """x\n    ```\n    f()\n    ```\n    """\n```\nDone',
+        'def f():\n    """x\n    ```\n    f()\n    ```\n    """',
+        "code",
+    ),
 }
 
 
 @pytest.mark.parametrize(("text", "code", "how"), CODE.values(), ids=CODE.keys())
 def test_where_the_code_stands(text, code, how):
-    found = extract_code(text)
+    found = extract_code(text, frozenset({"f"}))
     assert ((found.answer or "").strip() or None, found.how) == (code, how)
 
 
@@ -304,14 +520,16 @@ def test_prose_is_no_code_and_a_cut_program_says_so():
 
 TESTS = {
     "cases": ([{"input": "a", "output": "b", "more": 1}], [Case("a", "b")]),
-    "asserts": (["x = 1", "assert f(x) == 2"], [Expression("x = 1\n", "f(x)", "2")]),
-    "a program": (
-        "x = 1\nassert f(x) == 2\nassert g(x)",
-        [Expression("x = 1", "f(x)", "2"), Expression("x = 1\nf(x)\nassert g(x)", "None", None)],
+    "asserts": (["x = 1", "assert f(x) == 2"], [Asserts("x = 1\nassert f(x) == 2", ("f",))]),
+    "a program": ("x = 1\nassert f(x) == g(2)", [Asserts("x = 1\nassert f(x) == g(2)", ("f", "g"))]),
+    "a built-in's name": (["assert sum(10, 15) == 6"], [Asserts("assert sum(10, 15) == 6", ("sum",))]),
+    "an exception of its own": (
+        "try:\n    f()\n    assert False\nexcept Mine:\n    pass",
+        [Asserts("try:\n    f()\n    assert False\nexcept Mine:\n    pass", ("Mine", "f"), beside=True)],
     ),
-    "a deeper assert": (
-        "for x in [1]:\n    assert f(x)", [Expression("for x in [1]:\n    assert f(x)", "None", None)]
-    ),
+    "JSON text": ('[{"input": "1", "output": "2"}]', [Case("1", "2")]),
+    "JSON text of APPS": ('{"inputs": ["1"], "outputs": ["2"]}', [Case("1", "2")]),
+    "JSON text of asserts": ('["assert f(1) == 2"]', [Asserts("assert f(1) == 2", ("f",))]),
 }  # fmt: skip
 
 
@@ -332,10 +550,18 @@ BAD_TESTS = [
     "def check(candidate):\n    assert candidate(2) == 4",  # never called: it would pass anything
     "import unittest\nclass T(unittest.TestCase):\n    def test(self):\n        self.assertEqual(f(2), 4)",
     ["def check(candidate):\n    assert candidate(2) == 4", "check(f)"],
+    '"""Tests."""\nx: int = 3\ndef check(c):\n    assert c(2) == 4\n',
+    "try:\n    import numpy\nexcept ImportError:\n    pass\ndef check(c):\n    assert c(2) == 4\n",
+    "f(2) == 4",
+    "print(f(2))  # 4",
+    "assert (f(2) == 4, 'wrong')",
+    "assert 1 == 1",
+    [{"input": "1 " * 2_600_000, "output": "1"}],
+    '{"inputs": ["1"], "outputs": []}',
 ]
 
 
-@pytest.mark.parametrize("tests", BAD_TESTS, ids=map(str, BAD_TESTS))
+@pytest.mark.parametrize("tests", BAD_TESTS, ids=[str(tests)[:60] for tests in BAD_TESTS])
 def test_tests_that_are_none_are_refused_and_never_raise_in_a_run(tests):
     with pytest.raises(ValueError, match="problem 'p', metadata 'tests'"):
         AnswerVerifier().check_problems([problem(tests=tests)])

@@ -101,7 +101,7 @@ def test_what_was_not_moved_keeps_its_certificate(tmp_path):
     assert sure.certified
     explorer = ThresholdExplorer(sure)
     assert json.loads(explorer.save(tmp_path / "a.json").read_text()) == sure.record
-    explorer.choose("mean", explorer.limits["mean"] + 0.01)
+    explorer.choose("mean", explorer.limits["the mean"] + 0.01)
     assert json.loads(explorer.save(tmp_path / "b.json").read_text())["certified"] is False
 
 
@@ -142,6 +142,12 @@ def test_raw_rewards_and_a_single_score_have_a_slider_over_their_range():
     assert explorer._sliders["reward"].min == -4 and explorer._uses["reward"].layout.display == "none"
 
 
+def test_a_score_that_is_called_mean_is_one_like_others():
+    explorer = ThresholdExplorer(ROWS.assign(score_mean=ROWS["score_steps"]), ["score_mean"])
+    explorer.choose("all", {"mean": 0.5})
+    assert explorer.in_words() == "mean ≥ 0.5" and explorer.view
+
+
 def test_the_sliders_move_everything():
     explorer = ThresholdExplorer(TUNED["any"])
     _ = explorer.view
@@ -151,11 +157,11 @@ def test_the_sliders_move_everything():
     assert explorer.shares["kept"].value < before
     explorer._rule.value = "mean"
     assert (
-        explorer._rows["mean"].layout.display is None
+        explorer._rows["the mean"].layout.display is None
         and explorer._rows["consistency"].layout.display == "none"
     )
-    explorer._boxes["mean"].value = 0.5
-    assert explorer._sliders["mean"].value == 0.5
+    explorer._boxes["the mean"].value = 0.5
+    assert explorer._sliders["the mean"].value == 0.5
     assert (
         "mean ≥ 0.5" in explorer._shown.value
         and f"{explorer.confusion['kept', 'wrong']:,}" in explorer._shown.value

@@ -170,8 +170,8 @@ def solved_cost(frame: pandas.DataFrame) -> Figure:
         axes.set_yscale("log")
         axes.set_xlim(0, 1)
         percent_axis(axes.xaxis)
-        axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.4g}")
-        axes.yaxis.set_minor_formatter(lambda value, _: f"{value:,.4g}" if f"{value:e}"[0] in "25" else "")
+        axes.yaxis.set_major_formatter(lambda value, _: _plain(value))
+        axes.yaxis.set_minor_formatter(lambda value, _: _plain(value) if f"{value:e}"[0] in "25" else "")
         none = ", ".join(frame["model"][frame["solved"] == 0])
         axes.set_xlabel(
             label("problems solved (95 % interval)" + (f"\nnone solved by {none}" if none else ""))
@@ -179,8 +179,13 @@ def solved_cost(frame: pandas.DataFrame) -> Figure:
         axes.set_ylabel(f"{name}\na solved problem")
         figure.legend(loc="outside lower center", ncols=2)
         best = known["model"][each.idxmin()]
-        title(figure, f"A solved problem takes {each.min():,.3g} {name} at least ({best})")
+        title(figure, f"A solved problem takes {_plain(each.min())} {name} at least ({best})")
     return figure
+
+
+def _plain(amount: float) -> str:
+    """1,017 and 0.00123; no powers of ten for a reader."""
+    return f"{amount:,.0f}" if amount >= 100 else f"{amount:.3g}"
 
 
 def _mark(number: int) -> dict[str, str]:

@@ -1,0 +1,232 @@
+"""The tests of a problem whose answer is a program: what they may be, and how asserts are made ready to run.
+
+A test that could not fail is refused: no assert in it, none that is ever called, or nothing in it of the
+program. What is sent to code_probe.py has each assert counted where it holds; there `__Ask__` is raised for a
+value of the candidate's that is not known yet, and the statement that waits for it is passed over.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import contextlib
+import itertools
+import json
+import symtable
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from cotkit.verify.code_blocks import bound
+from cotkit.verify.sandbox.job import MOST_TEXT
+
+SHOWN = 200  # characters of a test or of what a program said, in a reason
+NOT_EXPECTED = {"AssertionError", "Exception", "BaseException"}  # would catch a failed assert too
+
+
+class Case(NamedTuple):
+    """The program reads `input` from stdin and must print `output`."""
+
+    input: str
+    output: str
+
+
+class Asserts(NamedTuple):
+    """A test program: its asserts must hold, at least one. `free`: the names it expects of the candidate."""
+
+    source: str
+    free: tuple[str, ...]
+    beside: bool = False  # it cannot run without the candidate in its process
+
+    def ready(self) -> dict[str, Any]:
+        """What code_probe.py needs of it."""
+        tree = parsed(self.source)
+        touched = may_hold(tree, set(self.free))
+        source = ast.unparse(ast.fix_missing_locations(Instrument(touched).visit(tree)))
+        return {"source": source, "free": self.free, "touched": sorted(touched)}
+
+
+def read_tests(tests: Any) -> list[Case | Asserts]:
+    """The tests of a problem: a list of {"input", "output"}, a list of assert statements, a program, or such
+    a list (or {"inputs": [...], "outputs": [...]}) as JSON text.
+
+    In a list each item is a test of its own, and items without an assert (imports, data) go before all of
+    them. Raises ValueError for anything else, and for a program that could not fail.
+    """
+    if isinstance(tests, str) and tests.lstrip()[:1] in ("[", "{"):
+        with contextlib.suppress(ValueError, RecursionError):  # a program may begin so
+            tests = json.loads(tests)
+    if isinstance(tests, dict) and {"inputs", "outputs"} <= set(tests):
+        pairs = itertools.zip_longest(tests["inputs"], tests["outputs"])
+        tests = [{"input": given, "output": wanted} for given, wanted in pairs]
+    if isinstance(tests, str) and tests.strip():
+        return [of_program(tests)]
+    if isinstance(tests, list) and tests and all(isinstance(test, str) for test in tests):
+        before = "\n".join(test for test in tests if not asserts(parsed(test)))
+        found = [of_program(item, before) for item in tests if asserts(parsed(item))]
+        if found:
+            return found
+        raise ValueError("none of the tests has an assert")
+    if isinstance(tests, list) and tests and all(isinstance(test, dict) for test in tests):
+        cases = [Case(test.get("input"), test.get("output")) for test in tests]
+        if all(isinstance(text, str) for case in cases for text in case):
+            for number, case in enumerate(cases, 1):
+                if max(map(len, case)) > MOST_TEXT:
+                    raise ValueError(f"test {number} has more than {MOST_TEXT:,} characters")
+            return cases
+    raise ValueError(
+        'the tests must be a list of {"input": text, "output": text}, a list of assert statements, or the '
+        "text of a test program"
+    )
+
+
+def parsed(source: str) -> ast.Module:
+    try:
+        return ast.parse(source)
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+        raise ValueError(f"the test {short(source)!r} is not Python: {error}") from None
+
+
+def asserts(node: ast.AST) -> list[ast.Assert]:
+    return [part for part in ast.walk(node) if isinstance(part, ast.Assert)]
+
+
+def of_program(source: str, before: str = "") -> Asserts:
+    """One test program, refused where it could not fail."""
+    shown, tree = short(source), parsed(source)
+    if not (found := asserts(tree)):
+        raise ValueError(f"the test program {shown!r} has no assert, so nothing could fail")
+    if any(isinstance(one.test, ast.Tuple) and one.test.elts for one in found):
+        raise ValueError(f"{shown!r} asserts a tuple, which always holds: write assert x == y, 'message'")
+    if not any(isinstance(part, (ast.Call, ast.Assert)) for part in at_top(tree)):
+        raise ValueError(f"the test program {shown!r} only defines things: it must call its tests")
+    source = f"{before}\n{source}" if before else source
+    if len(source) > MOST_TEXT // 2:
+        raise ValueError(f"the test program {shown!r} has more than {MOST_TEXT // 2:,} characters")
+    called = [part.func for part in ast.walk(tree) if isinstance(part, ast.Call)]
+    named = {part.id for part in called if isinstance(part, ast.Name)}
+    free = free_names(source) or named & set(dir(builtins))  # a task may ask for a function named `sum`
+    if not free:
+        raise ValueError(f"the test program {shown!r} uses nothing of the program it should test")
+    return Asserts(source, tuple(sorted(free)), must_share(parsed(source), free))
+
+
+def at_top(node: ast.AST) -> Iterator[ast.AST]:
+    """The parts of a program that run when it does, without the bodies of functions."""
+    for part in ast.iter_child_nodes(node):
+        if not isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            yield part
+            yield from at_top(part)
+
+
+def short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."
+
+
+def free_names(source: str) -> set[str]:
+    """The global names a program uses and does not bind."""
+    top = symtable.symtable(source, "<test>", "exec")
+    tables, uses, binds = [top], set(), set(dir(builtins)) | {"__name__", "__file__", "__doc__"}
+    while tables:
+        table = tables.pop()
+        tables += table.get_children()
+        for name in table.get_symbols():
+            if table is top or name.is_global():
+                uses |= {name.get_name()} if name.is_referenced() else set()
+                binds |= {name.get_name()} if bound(name) else set()
+    return uses - binds
+
+
+def must_share(tree: ast.Module, free: set[str]) -> bool:
+    """True for what needs the candidate's process: coroutines, its classes to inherit from or to catch."""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Await, ast.AsyncFunctionDef)):
+            return True
+        if isinstance(node, (ast.Import, ast.ImportFrom)) and "asyncio" in ast.unparse(node):
+            return True
+        shared = [node.type] if isinstance(node, ast.ExceptHandler) else getattr(node, "bases", [])
+        if any(isinstance(p, ast.Name) and p.id in free for s in shared if s for p in ast.walk(s)):
+            return True
+    return False
+
+
+class Instrument(ast.NodeTransformer):
+    """Counts the asserts that hold, and passes over what waits for a value."""
+
+    def __init__(self, touched: set[str]):
+        self.touched = touched
+
+    def visit_Assert(self, node: ast.Assert) -> ast.stmt:
+        note = call("__note__", ast.Constant(ast.unparse(node.test)))
+        match node.test:
+            case ast.Call(func=ast.Name(id="all"), args=[ast.GeneratorExp() | ast.ListComp() as each]):
+                return self.visit(self.loops(node, each))
+            case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
+                turned = used(right) & self.touched and not used(left) & self.touched
+                given, expected = (right, left) if turned else (left, right)
+                shown = ast.Constant(ast.unparse(given))
+                node.test = call("__same__", expected, given, shown)
+        self.generic_visit(node)
+        return passed_over(ast.Expr(note), node, ast.Expr(call("__hold__")))
+
+    def loops(self, node: ast.Assert, each: ast.GeneratorExp | ast.ListComp) -> ast.stmt:
+        """`assert all(a for b in c)` as a loop of asserts: each of its calls is then asked for at once."""
+        inner: ast.stmt = ast.Assert(each.elt, node.msg)
+        for part in reversed(each.generators):
+            for condition in reversed(part.ifs):
+                inner = ast.If(condition, [inner], [])
+            inner = ast.For(part.target, part.iter, [inner], [])
+        return inner
+
+    def visit_Expr(self, node: ast.Expr) -> ast.stmt:
+        self.generic_visit(node)
+        return node if isinstance(node.value, ast.Constant) else passed_over(node)
+
+    def visit_Call(self, node: ast.Call) -> ast.Call:
+        self.generic_visit(node)
+        match node.func:
+            case ast.Attribute(value=thing, attr=name) if not name.startswith("__"):
+                method = call("__method__", thing, ast.Constant(name), *node.args)
+                method.keywords = node.keywords
+                return method
+        return node
+
+    def visit_Try(self, node: ast.Try) -> ast.Try:
+        """`try: f(-1); assert False` with `except ValueError:` tests by not coming to its assert."""
+        ends = [part[-1] for part in (node.body, node.orelse) if part]
+        self.generic_visit(node)
+        if any(isinstance(end, ast.Assert) and isinstance(end.test, ast.Constant) for end in ends):
+            for handler in node.handlers:
+                if handler.type is not None and not used(handler.type) & NOT_EXPECTED:
+                    handler.body.insert(0, ast.Expr(call("__hold__")))
+        return node
+
+
+def call(name: str, *args: ast.expr) -> ast.Call:
+    return ast.Call(ast.Name(name, ast.Load()), list(args), [])
+
+
+def used(node: ast.AST) -> set[str]:
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+
+
+def passed_over(*body: ast.stmt) -> ast.Try:
+    handler = ast.ExceptHandler(ast.Name("__Ask__", ast.Load()), None, [ast.Pass()])
+    return ast.Try(list(body), [handler], [], [])
+
+
+def may_hold(tree: ast.Module, names: set[str]) -> set[str]:
+    """The names that may hold what the program gave: its own, and those bound from them."""
+    found = set(names)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg):
+            found.add(node.arg)
+    before = set()
+    while before != found:
+        before = set(found)
+        for node in ast.walk(tree):
+            targets = getattr(node, "targets", None) or [getattr(node, "target", None)]
+            source = getattr(node, "value", None) or getattr(node, "iter", None)
+            if isinstance(source, ast.AST) and used(source) & found:
+                found |= {name for target in targets if target is not None for name in used(target)}
+    return found
