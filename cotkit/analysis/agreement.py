@@ -93,10 +93,13 @@ def agreement(
     """One line a pair: first, second (a score or "verdict"), measure, value with interval, n.
 
     "kappa" compares decisions: each score cut at its own entry of `cuts`, and the verdict; "weighted kappa"
-    the scores themselves, "alpha" (first = second = "all scores") all of them. Percentile intervals over
-    problems.
+    the mid-ranks of two scores, "alpha" (first = second = "all scores") those of all: scores that order the
+    traces alike agree, whatever their scales. Percentile intervals over problems.
     """
     import pandas
+    from scipy.stats import rankdata
+
+    ranks = {name: rankdata(values) for name, values in scores.items()}
 
     decided = {name: values >= cuts[name] for name, values in scores.items()} | {"verdict": right}
     measures: list[tuple[str, str, str, Callable]] = [
@@ -104,13 +107,13 @@ def agreement(
         for a, b in itertools.combinations(decided, 2)
     ]
     measures += [
-        (a, b, "weighted kappa", lambda w, a=a, b=b: weighted_kappa(scores[a], scores[b], w))
+        (a, b, "weighted kappa", lambda w, a=a, b=b: weighted_kappa(ranks[a], ranks[b], w))
         for a, b in itertools.combinations(scores, 2)
     ]
     if len(scores) > 1:
-        table = np.column_stack(list(scores.values()))
+        table = np.column_stack(list(ranks.values()))
         values, codes = np.unique(table, return_inverse=True)
-        parts = values, codes.reshape(table.shape), np.ones(table.shape, bool), "ordinal"
+        parts = values, codes.reshape(table.shape), np.ones(table.shape, bool), "interval"
         measures.append(("all scores", "all scores", "alpha", lambda w: _alpha(*parts, w)))
     drawn = np.array(
         [[f(weights) for *_, f in measures] for weights in problem_weights(problem, resamples, seed)]

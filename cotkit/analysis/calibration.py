@@ -155,6 +155,7 @@ def ece(predicted: np.ndarray, right: np.ndarray, bins: int = BINS) -> float:
 
 
 def _binned(predicted: np.ndarray, bins: int) -> np.ndarray:
+    predicted = np.round(predicted, 9)  # a mean of 0.6 is 0.6 however it was added up
     edges = np.unique(np.quantile(predicted, np.linspace(0, 1, bins + 1)[1:-1], method="lower"))
     return np.unique(np.searchsorted(edges, predicted, side="left"), return_inverse=True)[1]
 

@@ -13,6 +13,7 @@ along it are arrays whose last axis is the step. The observations must be indepe
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -102,7 +103,9 @@ def check_errors(errors: Errors | None) -> None:
             f"'false_reject': (right answers it called wrong, right ones audited), got {sorted(errors)}"
         )
     for name, counts in errors.items():
-        if not (len(counts) == 2 and 0 <= counts[0] <= counts[1] and counts[1] > 0):
+        pair = isinstance(counts, (tuple, list)) and len(counts) == 2
+        pair = pair and all(isinstance(count, numbers.Integral) for count in counts)
+        if not (pair and 0 <= counts[0] <= counts[1] and counts[1] > 0):
             raise ValueError(f"verifier_errors[{name!r}] must be (errors, audited), got {counts!r}")
 
 

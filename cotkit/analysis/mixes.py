@@ -94,7 +94,9 @@ def recommend(
         most = f"none does in more than {options['reaches'].max():.0%} of the draws from what is known"
         return Recommendation(f"No mix surely gives {target}: {most}.", unit=unit, options=options)
     line = sure.loc[sure["cost"].idxmin()]
-    mix = {name: round(n * line[name]) for name in table.index if line[name]}
+    shares = line[list(table.index)].to_numpy(float)
+    counts = np.diff(np.round(np.cumsum([0, *shares]) * n)).astype(int)  # they add up to n
+    mix = {name: int(count) for name, count in zip(table.index, counts, strict=True) if count}
     text = (
         f"For {target}: {', '.join(f'{count:,} of {name}' for name, count in mix.items())}, at an expected "
         f"{_amount(line['cost'], unit)}. In {line['reaches']:.0%} of the draws from what is known this mix "

@@ -20,25 +20,19 @@ if TYPE_CHECKING:
 LENGTH = "trace_characters"
 SHARES = {"tune": 0.4, "certify": 0.4, "report": 0.2}
 LEAST_ROWS, LEAST_PROBLEMS = 50, 10  # with fewer nothing is split, and nothing certified
+LEAST_SPREAD = 1e-6  # of a score: thresholds are held to 1e-9
 _TRUTH = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
 _MISSING = ("", "none", "nan", "<na>")
-_TAKEN = (
-    "id",
-    "problem",
-    "right",
-    "iteration",
-    "length",
-    "split",
-    "tuned",
-)  # columns of `ThresholdReport.rows`
+# columns of `ThresholdReport.rows`, which no score may be called
+_TAKEN = ("id", "problem", "right", "iteration", "length", "model", "split", "tuned")
 
 
 @dataclass(frozen=True)
 class ScoredRows:
     """`frame` holds the rows that have a verdict and every score: id, problem (codes from 0, in the order of
-    ids), right, iteration, length (nan where unknown) and the score columns. `left_out` counts the others by
-    reason; `missing` counts by column; `unlabelled` holds iteration and scores of those that lack nothing but
-    a verdict. `judge` is the judge's `describe()` where it is known."""
+    ids), right, iteration, length (nan where unknown), model (where given) and the score columns. `left_out`
+    counts the others by reason; `missing` counts by column; `unlabelled` holds iteration and scores of those
+    that lack nothing but a verdict. `judge` is the judge's `describe()` where it is known."""
 
     frame: pandas.DataFrame
     columns: list[str]
@@ -71,7 +65,9 @@ def scored_rows(
     without a problem, rows of different judges, or no row that has both a verdict and every score."""
     import pandas
 
-    frame = _read(given, group)
+    if isinstance(judge, type):
+        raise TypeError(f"judge must be a judge, not the class: {judge.__name__}(...)")
+    frame = _read(given, group).rename(columns=str)
     described = judge.describe() if hasattr(judge, "describe") else judge
     described = described or frame.attrs.get("judge")
     if described is not None and not isinstance(described, Mapping):
@@ -106,9 +102,16 @@ def scored_rows(
         "iteration": drafts,
         "length": _numbers(taken[LENGTH], LENGTH, "length") if LENGTH in taken else np.nan,
     }
+    found |= {"model": taken["model"]} if "model" in taken else {}
     found = taken.assign(**found)[[*found]].assign(**scores)
     kept, unlabelled = found[keep], found[undecided & ~unscored & drafts.notna()]
     kept = kept.astype({"right": bool, "iteration": int})
+    for column in columns:
+        if 0 < np.ptp(kept[column]) < LEAST_SPREAD:
+            raise ValueError(
+                f"the scores {column!r} differ by less than {LEAST_SPREAD:g}, too little for a threshold: "
+                "give them on another scale, such as their logarithm"
+            )
     kept["problem"] = pandas.factorize(kept["id"], sort=True)[0]
     # what is drawn depends on no order of the rows; the verdict comes last, so that it orders no ties first
     order = ["problem", "iteration", *columns, "length", "right"]
@@ -149,7 +152,7 @@ def _columns(
     if score_columns is None:
         scored = [str(c) for c in frame.columns if str(c).startswith("score_") and frame[c].notna().any()]
         score_columns = [c for c in scored if c != "score_mean"] or scored
-    columns = list(score_columns)
+    columns = [str(column) for column in score_columns]
     if not columns or len(set(columns)) < len(columns):
         raise ValueError(
             "no score column: name some, or give rows with score_<dimension> (was there a judge?)"
@@ -214,7 +217,7 @@ def _iterations(frame: pandas.DataFrame) -> pandas.Series:
 def _flags(frame: pandas.DataFrame, name: str) -> np.ndarray:
     if name not in frame:
         return np.zeros(len(frame), bool)
-    return frame[name].astype("boolean").fillna(False).to_numpy(bool)
+    return _labels(frame[name], name).fillna(False).to_numpy(bool)
 
 
 def _problems(frame: pandas.DataFrame, group: str | None) -> pandas.Series | list[str]:

@@ -38,9 +38,14 @@ def scored_frame(source: Run | str | os.PathLike[str] | Iterable[Any], group: st
         if "trace" in frame and "trace_characters" not in frame:
             frame["trace_characters"] = frame["trace"].astype("string").str.len()
         return frame
+    if isinstance(source, (str, os.PathLike)) and not pathlib.Path(source).expanduser().is_dir():
+        kinds = "a run folder, or one file that ends in .csv, .jsonl or .parquet"
+        raise FileNotFoundError(f"{source} is none of what can be read: {kinds}")
     runs = [source] if isinstance(source, (Run, str, os.PathLike)) else list(source)
     if not runs:
         raise ValueError("no run is given")
+    if files := [run for run in runs if not isinstance(run, Run) and pathlib.Path(run).suffix in SUFFIXES]:
+        raise ValueError(f"a list takes runs alone; give the file {files[0]} by itself")
     runs = [run if isinstance(run, Run) else open_run(run) for run in runs]
     judges = [run.config.get("judge") for run in runs]
     if any(judge != judges[0] for judge in judges):
@@ -65,7 +70,15 @@ def _read(path: pathlib.Path, group: str) -> pandas.DataFrame:
             return pandas.read_parquet(path)
         if path.suffix.lower() == ".jsonl":
             return pandas.DataFrame(_json_lines(path))
-        return pandas.read_csv(path, dtype={group: str})
+        frame = pandas.read_csv(path, converters={group: "=".__add__})  # else the id "NA" would be missing
+        if len(frame.columns) == 1 and (found := next((c for c in ";\t|" if c in frame.columns[0]), None)):
+            raise ValueError(f"its columns are separated by {found!r}: separate them by commas")
+        if group in frame:
+            ids = frame[group].str[1:]
+            frame[group] = ids.where(ids != "")
+        return frame
+    except pandas.errors.EmptyDataError:
+        raise ValueError(f"{path} cannot be read: it is empty") from None
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not UTF-8 (byte {error.start}): save it as UTF-8") from None
     except (ValueError, OSError) as error:  # pandas' and pyarrow's own are among these

@@ -49,7 +49,7 @@ def family(row: Row) -> str:
 
 def decided(rows: Sequence[Row]) -> list[Row]:
     """The attempts that count: not those that an endpoint, a judge or the machine failed."""
-    return [row for row in rows if not row.retryable]
+    return [row for row in rows if not row.retryable and not (row.drop_reason or "").startswith("model_")]
 
 
 def strategy_funnel(runs: Runs) -> pandas.DataFrame:
@@ -61,7 +61,8 @@ def strategy_funnel(runs: Runs) -> pandas.DataFrame:
     """
     import pandas
 
-    passed = {id(row): {"attempted", *facts(row).get("passed", ())} for rows in runs.values() for row in rows}
+    counted = [row for rows in runs.values() for row in decided(rows)]
+    passed = {id(row): {"attempted", *facts(row).get("passed", ())} for row in counted}
     ran = [step for step in STEPS if any(step in steps for steps in passed.values())]
     lines = []
     for name, rows in runs.items():
@@ -87,14 +88,14 @@ def reliability(runs: Runs, reports: Mapping[str, dict]) -> pandas.DataFrame:
 
     Columns: strategy, attempts, failed (by an endpoint, in no share), accepted, accepted_share with interval,
     calls, tokens, cost_usd, cost (in words), and calls_each, tokens_each, cost_usd_each: for one accepted
-    problem. nan = unknown, or nothing was accepted.
+    problem. What calibrating the judge took is in none of them. nan = unknown, or nothing was accepted.
     """
     import pandas
 
     lines = []
     for name, rows in runs.items():
         share = Rate.of_flags(row.accepted for row in decided(rows))
-        ledger = reports[name].get("ledger") or {}
+        ledger = _spent_on_attempts(reports[name].get("ledger") or {})
         line = {"strategy": name, "attempts": share.n, "failed": len(rows) - share.n}
         line |= {"accepted": share.successes, **interval_columns("accepted_share", share)}
         counts = [ledger.get("prompt_tokens"), ledger.get("completion_tokens")]
@@ -104,6 +105,19 @@ def reliability(runs: Runs, reports: Mapping[str, dict]) -> pandas.DataFrame:
             line[f"{kind}_each"] = line[kind] / share.successes if share.successes else NAN
         lines.append(line | {"cost": cost_in_words(ledger)})
     return pandas.DataFrame(lines)
+
+
+def _spent_on_attempts(ledger: Mapping[str, Any]) -> dict[str, Any]:
+    """The ledger's totals without the calls that tried the judge: they are paid once, however many follow."""
+    aside = (ledger.get("by_role") or {}).get("judge_calibration") or {}
+    return {
+        name: total - aside[name] if _is_amount(total) and _is_amount(aside.get(name)) else total
+        for name, total in ledger.items()
+    }
+
+
+def _is_amount(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def differences(runs: Runs) -> pandas.DataFrame:
@@ -305,7 +319,7 @@ def _on_reliability(found: StrategyComparison) -> Iterator[str]:
         yield f"{line.strategy}: {rate} accepted{tokens}{money}."
     for line in found.differences.dropna().itertuples():
         low, high = 100 * line.difference_low, 100 * line.difference_high
-        doubt = "" if low > 0 or high < 0 else "; too few attempts to tell from noise"
+        doubt = "" if low > 0 or high < 0 else "; not told apart"
         yield (
             f"{line.second} against {line.first}: {100 * line.difference:+.0f} points (95 % interval "
             f"{low:+.0f} to {high:+.0f}, {line.shared_seeds:,} shared seeds{doubt})."

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from cotkit.analysis.threshold_tables import Outcome
     from cotkit.analysis.tuning import ThresholdReport
 
+LEAST_WORTH = 10  # problems of equal size; with fewer, intervals over traces are too narrow
 MANY_UNLABELLED = 0.02  # share of the scored rows without a verdict that is worth a sentence
 
 
@@ -38,7 +39,10 @@ def reason(
             "were right); more labels may or may not show one"
         )
     if outcome.labels_needed is None:
-        return f"{text}the tune split is too near the target ({right:,} of {kept:,} right at best) to say how many"
+        return (
+            f"{text}the tune split ({right:,} of {kept:,} kept right at best) is too near the target to "
+            "say how many are needed"
+        )
     needed = float(f"{outcome.labels_needed:.2g}")
     if outcome.labels_needed <= n["problems"]:
         return (
@@ -75,14 +79,20 @@ def threshold_findings(report: ThresholdReport) -> list[str]:
 
 def _units(record: dict[str, Any]) -> Iterator[str]:
     few, many = record["n"]["traces_a_problem"]
+    worth = record["n"]["problems_of_equal_size"]
+    if many > few and worth < LEAST_WORTH:
+        yield (
+            f"A few problems hold most traces ({many:,} of {record['n']['rows']:,} belong to one): all are "
+            f"worth {worth:g} problems of equal size, and no interval over them is to be trusted."
+        )
     found = (record["report"] or {}).get("precision_by_problem")
     if found and found[0] is not None:
         by_trace = dict(zip(("x", "x_low", "x_high"), record["report"]["precision"], strict=True))
         by_problem = dict(zip(("x", "x_low", "x_high"), found, strict=True))
         missed = by_trace["x_high"] < record["target_precision"]
         yield (
-            f"Problems have {few:,} to {many:,} traces, and what is certified counts each problem once: on the "
-            f"report split {_share(by_problem, 'x')} of the kept are right with one trace a problem, "
+            f"Problems have {few:,} to {many:,} traces, and what is certified counts each problem once: on "
+            f"the report split {_share(by_problem, 'x')} of the kept are right with one trace a problem, "
             f"{_share(by_trace, 'x')} when every trace counts{', below the target' if missed else ''}."
         )
 
@@ -93,11 +103,11 @@ def _unlabelled(record: dict[str, Any]) -> Iterator[str]:
         thirds = ", ".join(_percent(a / max(b, 1)) for a, b in without["by_score_third"])
         lowest = without["precision_if_wrong"]
         at_worst = (
-            "" if lowest is None else f" Were all that are kept wrong, {_percent(lowest)} would be right."
+            f" Were all of them that are kept wrong, {_percent(lowest)} would be right." if lowest else ""
         )
         yield (
-            f"{without['rows']:,} of {without['of']:,} scored traces have no verdict, and no certificate speaks "
-            f"for them (of the lowest, middle and highest third of scores: {thirds}).{at_worst}"
+            f"{without['rows']:,} of {without['of']:,} scored traces have no verdict, and no certificate "
+            f"speaks for them (of the lowest, middle and highest third of scores: {thirds}).{at_worst}"
         )
 
 

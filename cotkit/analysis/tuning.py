@@ -38,7 +38,7 @@ from cotkit.analysis.certificate import (
     naive_step,
     planned_start,
 )
-from cotkit.analysis.intervals import Rate
+from cotkit.analysis.intervals import Rate, kish
 from cotkit.analysis.paths import RULES, Path, lay_path
 from cotkit.analysis.scored_rows import (
     LEAST_PROBLEMS,
@@ -63,13 +63,14 @@ _SIMPLEST = ("mean", "min", "all", "median", "any", "logistic")  # the first of 
 class ThresholdReport:
     """What `tune_thresholds` found. Every table is a DataFrame; a share `x` has `x_low`, `x_high` beside it.
 
-    rows          the rows with a verdict and every score: id, problem (a number), right, iteration,
-                  length, split ("tune", "certify", "report"; "all" where nothing was split), tuned (of the
-                  iteration asked for), and the score columns
+    rows          the rows with a verdict and every score: id, problem (a number), right, iteration, length,
+                  split ("tune", "certify", "report"; "all" where nothing was split), tuned (of the iteration
+                  asked for), model where it is given, and the score columns
     data_card     item, value: what was given, left out and why, and the split
     scores        one line a score: auc [over problems], reading, distinct, ties, missing, lowest, highest
     rules         one line a rule: threshold, precision, recall, kept, cost_per_1000 on the report split;
-                  chosen; certified, p_value of the chosen one alone. Where the verifier's errors are given also true_precision
+                  chosen; certified, p_value of the chosen one alone. Where the verifier's
+                  errors are given also true_precision
     certificate   one line a guarantee: guarantee, threshold, holds, p_value, n, reading
     curve         one line a rule and step of its path, on rows outside the tune split: precision, recall,
                   kept, false_kept, cost_per_1000 with bands over resampled problems; chosen
@@ -78,7 +79,8 @@ class ThresholdReport:
                   the chosen threshold, outside the tune split
     agreement     one line a pair: first, second, measure (kappa, weighted kappa, alpha), value, n
     length        one line a score: slope a doubling of the length at equal verdict
-    record        what `save` writes
+    record        what `save` writes; among it report.precision (every trace counts) and, where problems have
+                  different numbers of traces, report.precision_by_problem (one trace a problem); unlabelled
     """
 
     rows: pandas.DataFrame
@@ -343,7 +345,7 @@ def _record(
         name: [None if math.isnan(x) else float(x) for x in line[[name, f"{name}_low", f"{name}_high"]]]
         for name in shares
     }
-    size = np.bincount(bench.problem)
+    size, needed = np.bincount(bench.problem), outcome.labels_needed
     if usable and size.min() < size.max():  # what was tested counts each problem once, `precision` each trace
         part = np.flatnonzero(bench.parts["report"])
         part = part[one_a_problem(bench.problem[part], 0)]
@@ -352,7 +354,6 @@ def _record(
         shown = (of_problems.value, of_problems.low, of_problems.high)
         known["precision_by_problem"] = [None if math.isnan(x) else float(x) for x in shown]
     judge = data.judge or {}
-    prompts = [one["prompt"]["hash"] for one in (judge, *judge.get("judges", [])) if one.get("prompt")]
     names = [judge["name"]] if judge.get("name") else data.judge_names
     return {
         "schema_version": 1,
@@ -362,17 +363,28 @@ def _record(
         **({} if usable else {"thresholds": None}),
         "certified": outcome.certified,
         "p_value": outcome.p_value if outcome.certified else None,
-        "labels_needed": outcome.labels_needed,
+        "labels_needed": needed and (needed if needed > len(size) else 2 * len(size)),  # as `reason` says
         "report": known if usable else None,
         "n": {
             "rows": len(bench.right),
             "problems": len(size),
             "traces_a_problem": [int(size.min()), int(size.max())],
+            "problems_of_equal_size": round(kish(size), 1),  # as many would be worth as much
             "tested": outcome.tested,
             "tested_kept": outcome.kept,
             "tested_wrong": outcome.wrong,
             "report_rows": int(bench.parts["report"].sum()),
         },
-        "judge": {"names": names, "prompt_hashes": prompts, "description": data.judge},
+        "judge": {"names": names, "prompt_hashes": _prompt_hashes(judge), "description": data.judge},
         "data_hash": data.data_hash,
     }
+
+
+def _prompt_hashes(described: Any) -> list[str]:
+    """Of all prompts in a judge's description, at any depth."""
+    if isinstance(described, Mapping):
+        prompt = described.get("prompt")
+        own = [prompt["hash"]] if isinstance(prompt, Mapping) and "hash" in prompt else []
+        return own + [found for value in described.values() for found in _prompt_hashes(value)]
+    nested = described if isinstance(described, (list, tuple)) else ()
+    return [found for value in nested for found in _prompt_hashes(value)]

@@ -110,9 +110,14 @@ class Thresholds:
         over = tuple(tuned["dimensions"])
         if names is not None:
             _check_names(dict.fromkeys(over), tuple(names))
+        if isinstance(tuned["thresholds"], Mapping):
+            _check_names(tuned["thresholds"], over)
         limits = tuned["thresholds"]
         for name, value in limits.items() if isinstance(limits, dict) else [("thresholds", limits)]:
             _number(value, f"{source}: {name}", None if tuned["rule"] == "logistic" else score_range)
+        learned = {"intercept": tuned.get("intercept", 0.0), **(tuned.get("weights") or {})}
+        for name, value in learned.items():
+            _number(value, f"{source}: {name}", None)
         doubts = _doubts(tuned, max_iterations, num_generations)
         for doubt in doubts:
             warnings.warn(f"{source}: {doubt}", stacklevel=2)
@@ -184,8 +189,10 @@ class Thresholds:
 
 def _is_tuned(given: Any) -> bool:
     if isinstance(given, Mapping):
-        return {"thresholds", "schema_version"} <= given.keys()
-    return isinstance(given, os.PathLike) or (isinstance(given, str) and given.endswith(".json"))
+        return "schema_version" in given or {"thresholds", "rule", "dimensions"} <= given.keys()
+    return isinstance(given, os.PathLike) or (
+        isinstance(given, str) and pathlib.PurePath(given).suffix[1:].isalpha()  # "0.7" is a number in quotes
+    )
 
 
 def _read(given: Any) -> tuple[dict[str, Any], str]:
@@ -199,12 +206,23 @@ def _read(given: Any) -> tuple[dict[str, Any], str]:
             raise ValueError(
                 f"score_threshold={source!r} must be a number, a dict or a thresholds.json: {error}"
             ) from None
-    if not isinstance(given, Mapping) or not {"rule", "dimensions", "thresholds", "judge"} <= given.keys():
+    needs = {"rule", "dimensions", "thresholds", "judge"}
+    if not isinstance(given, Mapping) or not needs <= given.keys() or not isinstance(given["judge"], Mapping):
         raise ValueError(f"{source} is not what tune_thresholds(...).save() writes")
-    if given["rule"] not in TUNED_RULES:
-        raise ValueError(f"{source} names the rule {given['rule']!r}; known: {', '.join(TUNED_RULES)}")
-    if given["thresholds"] is None:
+    if given.get("schema_version") != 1:
+        raise ValueError(f"{source} has schema_version {given.get('schema_version')!r}; this cotkit reads 1")
+    rule, limits = given["rule"], given["thresholds"]
+    if rule not in TUNED_RULES:
+        raise ValueError(f"{source} names the rule {rule!r}; known: {', '.join(TUNED_RULES)}")
+    if limits is None:
         raise ValueError(f"{source} holds no threshold: {given.get('reason')}")
+    named = rule in ("all", "any", "min")
+    if isinstance(limits, Mapping) != named or limits == {}:
+        kind = "a dict of dimensions" if named else "one number"
+        raise ValueError(f"{source}: the thresholds of rule {rule!r} must be {kind}, got {limits!r}")
+    over, weights = set(given["dimensions"]), given.get("weights")
+    if rule == "logistic" and not (isinstance(weights, Mapping) and set(weights) == over):
+        raise ValueError(f"{source}: rule 'logistic' needs a weight for each of {', '.join(sorted(over))}")
     return dict(given), source
 
 
@@ -232,18 +250,26 @@ def _identity(description: Any) -> Any:
 
 def _doubts(tuned: Mapping[str, Any], max_iterations: int, num_generations: int) -> list[str]:
     valid = tuned.get("valid_for") or {}
-    iterations = valid.get("iteration") or [0]
+    iterations, run = valid.get("iteration") or [0], range(max_iterations + 1)
+    others = [at for at in run if at not in iterations]
+    few, many = (tuned.get("n") or {}).get("traces_a_problem", (1, 1))
+    without = tuned.get("unlabelled") or {"rows": 0, "of": 0}
     found = []
     if not tuned.get("certified"):
         found.append(f"no certificate stands behind it ({tuned.get('reason')})")
     if tuned["judge"].get("description") is None:
         found.append("it does not record the judge's prompt, so a change of the judge cannot be noticed")
-    if max_iterations > max(iterations):
-        found.append(
-            f"it was tuned on iteration {', '.join(map(str, iterations))}, but this run refines up to "
-            f"{max_iterations} times: traces rewritten to please the judge reach the threshold more often "
-            "than they are right"
+    if others:
+        refines = (
+            f"refines up to {max_iterations} times: traces rewritten to please the judge reach the threshold "
+            "more often than they are right"
         )
+        takes = "takes first drafts too" if 0 in others else refines
+        found.append(f"it was tuned on iteration {', '.join(map(str, iterations))}, but this run {takes}")
+    if few < many:
+        found.append(f"its problems had {few} to {many} traces, and it counts each problem once")
+    if without["rows"] > 0.02 * without["of"]:
+        found.append(f"{without['rows']} of {without['of']} scored traces had no verdict when it was tuned")
     if num_generations > 1:
         found.append(
             f"it holds for traces as drawn; the best scored of {num_generations} is right less often than "

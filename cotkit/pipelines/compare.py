@@ -70,7 +70,7 @@ class Comparison:
             raise TypeError(f"{sorted(options)[0]} is an option of the solver's run, but there is no solver")
         self.runs = {name: one if isinstance(one, Run) else Run(one) for name, one in runs.items()}
         self.seeds = [] if seeds is None else load_problems(seeds)
-        made = {name: synthesized_problems(one) for name, one in self.runs.items()}
+        made = {name: synthesized_problems(one, all=True) for name, one in self.runs.items()}
         self.problems, self.ambiguous = _distinct({SEEDS: self.seeds, **made})
         self.embed = _embedder(kernel)
         self.measures = {"k": k, "sample": sample, "hard": hard, "seed": seed}

@@ -90,9 +90,12 @@ class Environment:
         if self.problems is None:
             yield from map(self._checked, self._synthesizer(seed))
             return
-        for epoch in itertools.count():
-            rng = random.Random(f"{seed}:{epoch}")  # random() is the method Python promises never to change
-            yield from sorted(self.problems, key=lambda _: rng.random())
+        begun: set[str] = set()  # in the batch that the epoch before left open: no batch has a problem twice
+        for epoch in itertools.count(1):
+            rng = random.Random(f"{seed}:{epoch - 1}")  # random() is what Python promises never to change
+            order = sorted(self.problems, key=lambda p: (p.id in begun, rng.random()))
+            yield from order
+            begun = {p.id for p in order[len(order) - epoch * len(order) % self.batch :]}
 
     def reset(self, seed: int | None = None) -> Problem | list[Problem]:
         """The next problem (`batch` of them as a list). A seed starts the order of that seed anew; without
@@ -102,11 +105,14 @@ class Environment:
             raise ValueError("an iterator of problems cannot go back to a seed: give a function of the seed")
         if seed is not None or self._stream is None:
             self._stream = self._from(seed or 0)
-        drawn = list(itertools.islice(self._stream, self.batch))
-        if len(drawn) < self.batch:
-            raise RuntimeError(f"the synthesizer gave {len(drawn)} of {self.batch} problems and has ended")
-        self._episode = drawn
+        self._episode = drawn = self._drawn(self._stream, self.batch)
         return drawn[0] if self.batch == 1 else list(drawn)
+
+    def _drawn(self, stream: Iterator[Problem], count: int) -> list[Problem]:
+        drawn = list(itertools.islice(stream, count))
+        if len(drawn) < count:
+            raise RuntimeError(f"the synthesizer gave {len(drawn)} of {count} problems and has ended")
+        return drawn
 
     def step(self, completion: str | Sequence[str]) -> Step | list[Step]:
         """Verifies the completion of the problem (one each, in order, for a batch) and ends the episode.
@@ -160,7 +166,7 @@ class Environment:
 
     def _play(self, n: int, seed: int) -> list[Problem]:
         self._check_count("n", n)
-        return list(itertools.islice(self._from(seed), n))
+        return self._drawn(self._from(seed), n)
 
     def _options(self, seed: int, options: dict[str, Any]) -> dict[str, Any]:
         return {"max_iterations": 0, "seed": seed, **options, "verifier": self.verifier}
@@ -169,8 +175,9 @@ class Environment:
         """A reward function for TRL's GRPOTrainer (1.16): `reward_funcs=env.as_trl_reward()`.
 
         The training set needs, beside `prompt`, a column `id` or `problem` that tells which problem a
-        completion answers. Completions are texts or lists of messages, of which the last one counts. None,
-        for what could not be decided, makes the trainer leave the completion out.
+        completion answers. Completions are texts or lists of messages, of which the last one counts (its text
+        parts; without any it is no answer). None, for what could not be decided, makes the trainer leave the
+        completion out.
         """
         if self.problems is None:
             raise TypeError("a reward function needs a fixed set of problems, not a synthesizer")
@@ -183,15 +190,24 @@ class Environment:
             values = [str(value) for value in columns[column]]
             if unknown := [value for value in values if value not in known[column]]:
                 raise ValueError(f"the environment holds no problem with {column} {unknown[0]!r}")
-            texts = [c if isinstance(c, str) else c[-1]["content"] or "" for c in completions]
             asked = [known[column][value] for value in values]
-            return [step.reward for step in aio.run(self._steps(asked, texts))]
+            return [step.reward for step in aio.run(self._steps(asked, list(map(_text_of, completions))))]
 
         return verified_answer
 
     def __repr__(self) -> str:
         source = "a synthesizer" if self.problems is None else f"{len(self.problems)} problems"
         return f"Environment({source}, {type(self.verifier).__name__}, batch={self.batch})"
+
+
+def _text_of(completion: str | Sequence[Any]) -> str:
+    """The text of TRL's completion; an agent's turn may have none, a vision model's has parts."""
+    if isinstance(completion, str):
+        return completion
+    content = completion[-1].get("content") if completion else None
+    if isinstance(content, (list, tuple)):
+        return "".join(part.get("text") or "" for part in content)
+    return content or ""
 
 
 def _load(problems: Any) -> list[Problem]:

@@ -1,7 +1,7 @@
 """Is a question new? Exact copies, copies with other numbers, near-duplicates, and the original's ROUGE-L.
 
 - exact: the same words, whatever the case, spacing and punctuation
-- skeleton: the same words when every number is replaced ("only the numbers changed")
+- skeleton: the same words when every number, in digits or in words, is replaced
 - near: Jaccard similarity of word triples, numbers replaced, at or above `near`; MinHash with locality-
   sensitive hashing (Broder 1997; Leskovec et al., Mining of Massive Datasets, ch. 3) finds the candidates,
   the exact similarity decides
@@ -16,7 +16,15 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterator, Sequence
 
-_WORD = re.compile(r"\d+(?:[.,:/]\d+)*|[^\W\d_]+")
+_CJK = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"  # written without spaces: each character is a word
+_WORD = re.compile(rf"\d+(?:[.,:/]\d+)*|[{_CJK}]|[^\W\d_{_CJK}]+")
+NUMBER_WORDS = frozenset(
+    """
+    one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen
+    seventeen eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety hundred thousand
+    million billion dozen half third quarter twice double triple
+    """.split()  # noqa: SIM905 - as a list it is a page long
+)
 _FOUND_EARLY = 0.6  # share of `near` from which MinHash proposes: its estimate has noise, so few are missed
 _PERMUTATIONS = 64
 
@@ -26,8 +34,16 @@ def words_of(text: str) -> list[str]:
 
 
 def skeleton_of(words: Sequence[str]) -> list[str]:
-    """The words with every number replaced by #."""
-    return ["#" if word[0].isdigit() else word for word in words]
+    """The words with every number replaced by #; "twenty five" is one number."""
+    return [
+        "#" if is_number(word) else word
+        for before, word in zip(["", *words], words, strict=False)
+        if not (word in NUMBER_WORDS and before in NUMBER_WORDS)
+    ]
+
+
+def is_number(word: str) -> bool:
+    return word[0].isdigit() or word in NUMBER_WORDS
 
 
 def rouge_l(a: Sequence[str], b: Sequence[str]) -> float:

@@ -5,6 +5,10 @@ a lower number: of two alike questions the lower accepted one stays (`taken`), a
 evol_instruct build on what was accepted at least `lag` attempts before (`accepted_before`). Waiting is for
 lower numbers only, and attempts start in order of their numbers, so it always ends. The price: a question
 that hangs holds up the end (not the work) of the attempts after it, until its call gives up.
+
+An attempt that ends without a decision leaves those that build on it without one too. What stopped the run
+stops them (`abandon`); a chain whose parent failed at an endpoint is asked again with it. A pool of
+self_instruct goes on without a problem that an endpoint failed: it must not end all later attempts.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from collections import defaultdict
 from collections.abc import Collection
 
 from cotkit.pipelines.novelty import Novelty
+from cotkit.pipelines.running import Dropped
 from cotkit.problems import Problem
 
 
@@ -23,6 +28,8 @@ class Pool:
     def __init__(self, index: Novelty):
         self._index = index
         self.accepted: dict[int, Problem] = {}
+        self._undecided: set[int] = set()  # to be asked again
+        self._stopped: dict[int, BaseException] = {}
         self._asked: dict[int, asyncio.Event] = defaultdict(asyncio.Event)
         self._settled: dict[int, asyncio.Event] = defaultdict(asyncio.Event)
         self._all_asked = self._all_settled = 0  # every attempt below is
@@ -33,12 +40,19 @@ class Pool:
             self._index.add(attempt, question)
             self._asked[attempt].set()
 
-    def settle(self, attempt: int, problem: Problem | None) -> None:
-        """The attempt has ended; `problem` when it was accepted."""
+    def settle(self, attempt: int, problem: Problem | None, again: bool = False) -> None:
+        """The attempt has ended; `problem` when it was accepted, `again` when it is to be asked again."""
         if problem is not None:
             self.accepted[attempt] = problem
+        if again:
+            self._undecided.add(attempt)
         self._asked[attempt].set()
         self._settled[attempt].set()
+
+    def abandon(self, attempt: int, error: BaseException) -> None:
+        """The attempt has ended without a row, by `error`."""
+        self._stopped[attempt] = error
+        self.settle(attempt, None)
 
     def taken_already(
         self, attempt: int, question: str, relatives: Collection[int]
@@ -59,12 +73,21 @@ class Pool:
     async def accepted_before(self, limit: int) -> list[Problem]:
         """What the attempts below `limit` gave, in their order."""
         for lower in range(self._all_settled, limit):
-            await self._settled[lower].wait()
+            await self._end_of(lower)
         self._all_settled = max(self._all_settled, limit)
         return [self.accepted[number] for number in sorted(self.accepted) if number < limit]
 
     async def last_of(self, attempts: list[int]) -> Problem | None:
         """The accepted problem of the last of these attempts that gave one."""
         for attempt in attempts:
-            await self._settled[attempt].wait()
+            await self._end_of(attempt)
+            if attempt in self._undecided:
+                raise Dropped(
+                    "parent_failed", f"attempt {attempt} is to be asked again first", retryable=True
+                )
         return next((self.accepted[a] for a in reversed(attempts) if a in self.accepted), None)
+
+    async def _end_of(self, attempt: int) -> None:
+        await self._settled[attempt].wait()
+        if attempt in self._stopped:
+            raise self._stopped[attempt]

@@ -2,7 +2,8 @@
 
 The two runs differ in hash seed, in the seed of random numbers and in the day (as in `cotkit.audit`), so a
 program whose answer hangs on any of these gives itself away. What counts as one answer is strict: a single
-line (or a single bracketed value) of a type that `check_answer` compares; reports and labels are none.
+line (or a single bracketed value) of a type that `check_answer` compares; reports are none, and of
+"The answer is 7." it is the 7.
 """
 
 from __future__ import annotations

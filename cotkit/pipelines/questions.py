@@ -1,7 +1,8 @@
 """From a model's words to a question: what is taken off around it, and why a text is none.
 
-Nothing is judged here but the form. `read_question` peels what models write round a question; `fault_of`
-holds the rules of form of Self-Instruct (Wang et al. 2022, section 2.2: length, keywords, punctuation) and of
+Nothing is judged here but the form. `read_question` peels what models write round a question and changes
+nothing in it: a corrupted question would pass all later steps, since they see no other. `fault_of` holds the
+rules of form of Self-Instruct (Wang et al. 2022, section 2.2: length, keywords, punctuation) and of
 Evol-Instruct's elimination (Xu et al. 2023, section 3.2: words of the prompt, nothing but stop words, an
 apology).
 """
@@ -12,7 +13,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from cotkit.pipelines.novelty import words_of
+from cotkit.pipelines.novelty import is_number, words_of
 
 GATES: dict[str, Any] = {
     "min_words": 6,
@@ -30,16 +31,25 @@ ORIGINAL = {  # Self-Instruct's, its lengths but for "<= 3 words", which no ques
 }  # fmt: skip
 
 _LABEL = re.compile(
-    r"^\W{0,4}(?:(?:(?:sure|certainly|okay)\W{1,3})?here(?: is|'s)[^\n:]{0,80}:|(?:new |rewritten |next )*"
-    r"(?:problem|question|task)(?: statement)?\s*#?\d*\s*[:.)](?!\d)|\d{1,2}[.)](?=\s))\W{0,4}",
+    r"^[\s*_#>]{0,4}(?:(?:(?:sure|certainly|okay)\W{1,3})?here(?: is|'s)[^\n:]{0,80}:"
+    r"|(?:new |rewritten |next )*(?:problem|question|task)(?: statement)?\s*#?\d*\s*[:.)](?!\d)"
+    r"|\d{1,2}[.)](?=\s+\D))[\s*_]{0,4}",
     re.IGNORECASE,
 )
 _AFTER = re.compile(
     r"\n\W{0,4}(?:(?:new |next )?(?:problem|question)\s*#?\d*\s*[:.)]|(?:the )?(?:final )?(?:answer|solution|"
-    r"explanation|hint|note|code|program|reasoning)\b[^\n]{0,30}:|let's |to (?:solve|find|determine)\b|```"
-    r"|---|</?\w+>)",
+    r"explanation|code|program|reasoning)\b[^\n]{0,30}:|let's |to (?:solve|find|determine)\b|</?\w+>)"
+    r"|\n[ \t]*-{3,}[ \t]*(?=\n|$)",
     re.IGNORECASE,
 )
+_EMPHASIS = re.compile(r"(?<![\w)\]*])\*\*(?=\S)([^*\n]+)(?<=\S)\*\*(?![\w(*])")  # words, and no power
+_ASKS = re.compile(
+    r"[?？]|(?:^|[.;:,!)\n]\s*|\b(?:and|then|please) )(?:find|compute|convert|calculate|determine"
+    r"|evaluate|give|state|list|solve|simplify|name|count|estimate|express|write|report|return|print|output|say|derive|prove|show"
+    r"|minimi[sz]e|maximi[sz]e)\b",
+    re.IGNORECASE,
+)
+_CODE_BLOCK = re.compile(r"^\s*```", re.MULTILINE)
 _PROMPT_WORDS = re.compile(
     r"\b(?:(?:given|rewritten|original|above|previous|seed|evolved) (?:problem|question|prompt)"
     r"|new (?:problem|prompt)\b|(?:rewrite|evolve) (?:the|this)\b)",
@@ -49,11 +59,6 @@ _APOLOGY = re.compile(
     r"\b(?:i'?m |am )?sorry\b|\bas an ai\b|\bi (?:can ?not|can't|am unable)\b"
     r"|\b(?:not enough|insufficient|missing) information\b"
     r"|\bcannot be (?:determined|answered|solved|computed)\b",
-    re.IGNORECASE,
-)
-_NUMBER = re.compile(
-    r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|dozen|twenty|thirty|forty|fifty"
-    r"|hundred|thousand|million|half|third|quarter|twice|double|triple)\b",
     re.IGNORECASE,
 )
 _STOP_WORDS = re.compile(
@@ -67,9 +72,10 @@ def read_question(text: str) -> str:
     text = text.strip()
     while (match := _LABEL.match(text)) and match.end():
         text = text[match.end() :]
-    if end := _AFTER.search(text):
-        text = text[: end.start()]
-    return re.sub(r"\*\*(?=\S)|(?<=\S)\*\*", "", text).strip().strip('"“”`').strip()
+    end = next((end.start() for end in _AFTER.finditer(text) if _ASKS.search(text[: end.start()])), None)
+    text = _EMPHASIS.sub(r"\1", text[:end]).strip()
+    quoted = re.fullmatch(r'"([^"]*)"|“([^“”]*)”|`([^`]*)`', text)
+    return next(part for part in quoted.groups() if part is not None).strip() if quoted else text
 
 
 def apologises(text: str) -> bool:
@@ -85,23 +91,29 @@ def fault_of(question: str, gates: dict[str, Any], sources: Sequence[str]) -> tu
         return "unparsed", "nothing but stop words" if words else "the reply holds no question"
     if found := _PROMPT_WORDS.search(question):
         return "copied", f"words of the prompt: {found[0]!r}"
-    count = len(question.split())
+    count = max(len(question.split()), sum(len(word) == 1 and word > "\u3040" for word in words))
     if not gates["min_words"] <= count <= gates["max_words"]:
         return "length", f"{count} words, not {gates['min_words']} to {gates['max_words']}"
-    text = " ".join(words)
-    if found := next((w for w in gates["keywords"] if re.search(rf"\b{re.escape(w)}\b", text)), None):
+    if found := next((word for word in gates["keywords"] if has_word(question, word)), None):
         return "keyword", f"it has the word {found!r}"
-    if "?" not in question and all("?" in source for source in sources):
+    if _CODE_BLOCK.search(question) and not any(map(_CODE_BLOCK.search, sources)):
+        return "unparsed", "it holds a block of code, unlike every problem it was made from"
+    if not _ASKS.search(question) and all(map(_ASKS.search, sources)):
         return "unparsed", "it asks nothing"
-    if not _NUMBER.search(question) and all(map(_NUMBER.search, sources)):
+    if not any(map(is_number, words)) and all(any(map(is_number, words_of(s))) for s in sources):
         return "unanswerable", "it has no number, unlike every problem it was made from"
     return None
+
+
+def has_word(question: str, word: str) -> bool:
+    """`word`, in lower case, stands in it as a whole; it may be several ("go to")."""
+    return re.search(rf"\b{re.escape(word)}\b", " ".join(words_of(question))) is not None
 
 
 def gain(question: str, parent: str) -> int:
     """How many words of a rewriting, numbers not counted, are not in its parent."""
     known = set(words_of(parent))
-    return sum(not word[0].isdigit() and word not in known for word in words_of(question))
+    return sum(not is_number(word) and word not in known for word in words_of(question))
 
 
 def check_gates(given: dict[str, Any] | None, strategy: str) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from cotkit.runs import Run, RunFolder
 
 T = TypeVar("T")
 Solve = Callable[[int, Problem], Awaitable[Row]]
+AHEAD = 2  # problems in flight for each one that is still wanted
 REPORT_S = 20.0  # report.json is refreshed this often, so that a killed run has one
 
 
@@ -63,8 +64,9 @@ class Work:
     """A prepared run: folder and ledger are open, nothing has been asked yet.
 
     Where the problems are still to be made, `problems` are empty places with the ids the rows will have, and
-    `made_from` is what they are made from. `enough`: start no further problem when so many are kept; those in
-    flight are finished. `beside` runs at the same time, and the run ends with it.
+    `made_from` is what they are made from. `enough`: start no further problem when so many are kept, and
+    have no more in flight than `AHEAD` times what is still wanted; these are finished. `beside` runs at the
+    same time, and the run ends with it.
     """
 
     def __init__(
@@ -90,6 +92,7 @@ class Work:
             raise ValueError(f"time_limit must be a positive number of seconds, got {time_limit!r}")
         self.problems, self.width, self.time_limit, self._facts = problems, width, time_limit, facts
         self._enough, self._beside = enough, beside
+        self._flying, self._turn, self._landed = 0, asyncio.Lock(), asyncio.Event()
         runtime = {**runtime, **made_with(problems if made_from is None else made_from)}
         self.folder = RunFolder(run, config, runtime=runtime, resume=resume)
         try:
@@ -136,6 +139,8 @@ class Work:
                         if row is not None:
                             self.folder.append(row)
                             self.progress.add(row)
+                        self._flying -= 1
+                        self._landed.set()
                 await beside
             stopped = self.progress.stopping
             if self._error is not None:
@@ -154,6 +159,7 @@ class Work:
 
     async def _one(self, item: tuple[int, Problem]) -> Row | None:
         index, problem = item
+        await self._take_off()
         if self.progress.stopping or self.has_enough:
             return None
         try:
@@ -165,6 +171,14 @@ class Work:
             row.detail = f"{type(error).__name__}: {error} ({where.filename}:{where.lineno})"
             row.errors = [{"stage": "internal", "kind": type(error).__name__, "message": str(error)}]
             return row
+
+    async def _take_off(self) -> None:
+        """Waits for a place, in the order of the problems: an earlier one may be what a later one needs."""
+        async with self._turn:
+            while self._enough and self._flying >= AHEAD * max(self._enough - self.folder.kept, 1):
+                self._landed.clear()
+                await self._landed.wait()
+            self._flying += 1
 
     async def _guarded(self, work: Awaitable[T]) -> T | None:
         """None when it ended by what stops a run: no further problem is started then."""

@@ -13,7 +13,7 @@ import jinja2
 
 from cotkit.chat import check_sampling
 from cotkit.pipelines.operators import OPERATORS, Operator, parse_operators
-from cotkit.pipelines.questions import check_gates
+from cotkit.pipelines.questions import check_gates, has_word
 from cotkit.pipelines.strategies import SHOWN, STRATEGIES, group_of, shuffled
 from cotkit.problems import Problem
 from cotkit.prompts import Prompt, load_all
@@ -31,7 +31,7 @@ class Recipe:
 
     strategy: str
     seeds: tuple[Problem, ...]  # shuffled: attempt i starts from seed i, round and round
-    roles: dict[str, ChatModel]  # generator, coder, solver and perhaps judge
+    roles: dict[str, ChatModel]  # generator, coder, answerer, solver and perhaps judge
     prompts: dict[str, Prompt]
     votes: int
     k: int
@@ -69,6 +69,7 @@ def make_recipe(
     judge: ChatModel | None = None,
     *,
     coder: ChatModel | None = None,
+    answerer: ChatModel | None = None,
     solver: ChatModel | None = None,
     votes: int = 0,
     k: int | None = None,
@@ -88,7 +89,8 @@ def make_recipe(
     """The checked options; raises ValueError, TypeError or SandboxTooWeak for whatever could not work."""
     if strategy not in STRATEGIES:
         raise ValueError(f"unknown strategy {strategy!r}; known: {', '.join(STRATEGIES)}")
-    roles = {"generator": generator, "coder": coder or generator, "solver": solver or generator}
+    others = {"coder": coder, "answerer": answerer, "solver": solver}
+    roles = {"generator": generator, **{role: model or generator for role, model in others.items()}}
     roles |= {} if judge is None else {"judge": judge}
     for role, model in roles.items():
         if not hasattr(model, "acandidates"):
@@ -103,6 +105,12 @@ def make_recipe(
     VERIFIER.check_problems(seeds)
     operators = parse_operators(operators)
     fewest = min(Counter(map(group_of, seeds)).values())
+    notes = _notes(seeds, 1 if strategy == "evol_instruct" else k, fewest)
+    if votes and roles["solver"] is roles["answerer"]:
+        notes.append("the votes come from the model that wrote the worked answers: they are not independent")
+    checked = check_gates(gates, strategy)
+    if "keywords" not in (gates or {}):
+        checked["keywords"] = _usable(checked["keywords"], seeds, notes)
     if strategy == "evol_instruct" and fewest == 1 and all(o.problems == 2 for o in operators):
         raise ValueError("every operator needs two problems, but a split and type has one seed: give others")
     recipe = Recipe(
@@ -116,11 +124,11 @@ def make_recipe(
         rounds=rounds,
         lag=lag,
         operators=operators,
-        gates=check_gates(gates, strategy),
+        gates=checked,
         program={"timeout": program_timeout, "allow_weak_isolation": allow_weak_isolation},
         seed=seed,
         sampling={name: value for name, value in sampling.items() if value is not None},
-        notes=_notes(seeds, 1 if strategy == "evol_instruct" else k, fewest),
+        notes=notes,
     )
     _try_prompts(recipe.prompts)
     run_python("", **recipe.program)  # SandboxTooWeak now, not after the first paid call
@@ -139,6 +147,13 @@ def _notes(seeds: Sequence[Problem], k: int, fewest: int) -> list[str]:
     if bare := sum(not seed.solution_code for seed in seeds):
         notes.append(f"{bare} of {len(seeds)} seeds have no program to show the coder or to try a judge on")
     return notes
+
+
+def _usable(keywords: Sequence[str], seeds: Sequence[Problem], notes: list[str]) -> list[str]:
+    """Of the strategy's own keywords those that would not refuse the seeds themselves."""
+    held = {word: sum(has_word(seed.problem, word) for seed in seeds) for word in keywords}
+    notes += [f"keyword {word!r} is not refused: {n} seeds have it" for word, n in held.items() if n]
+    return [word for word, n in held.items() if not n]
 
 
 def _try_prompts(prompts: dict[str, Prompt]) -> None:

@@ -24,7 +24,7 @@ def outcome_of(report: dict[str, Any]) -> str:
         why = report["stopped"] or f"{report['attempts']} attempts were allowed"
         lines[0] += f", {wanted - kept} short of the {wanted} wanted ({why})"
     elif wanted is not None and kept > wanted:
-        lines[0] += f", {kept - wanted} more than wanted: attempts in flight were finished"
+        lines[0] += f", {kept - wanted} more than wanted: synthesized_problems(run, all=True) has them too"
     steps = ((step["step"], step["problems"]) for step in report["funnel"])
     lines.append("  " + ", ".join(f"{step} {'not done' if n is None else n}" for step, n in steps))
     drops = ", ".join(f"{count} {reason}" for reason, count in report["drops"].items())

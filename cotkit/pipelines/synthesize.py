@@ -14,12 +14,13 @@ attempt is one question a model is asked for, and everything that must then hold
                   comes to the same
 7. judged         a judge finds the question well posed, and that the         judge_rejected
                   program answers it
-8. solved         most of `votes` further worked answers agree                solver_disagrees
+8. solved         most of `votes` answers of an independent solver agree      solver_disagrees
 
 Each has its drop_reason; a comparison no program can make is `undecided`, and what an endpoint or the machine
-failed to do is no fault of the problem: model_..., judge_failed and sandbox_failed are asked again on resume.
-Whatever an attempt got is kept in its row. Reproducible: what an attempt asks and which of two alike
-questions stays depend on the attempts' numbers, not on which is faster (strategies.py, pool.py).
+failed to do is no fault of the problem: model_..., judge_failed and sandbox_failed are asked again on resume,
+and so is parent_failed, what one of them leaves of its chain. Whatever an attempt got is kept in its row.
+Reproducible: what an attempt asks and which of two alike questions stays depend on the attempts' numbers, not
+on which is faster (strategies.py, pool.py); only how much a `repeated` row got, besides its question, may.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from cotkit.chat import CallLedger, Completion, ModelError
+from cotkit.chat import BudgetExceeded, CallLedger, Completion, ModelError
 from cotkit.pipelines.acceptance import best_of
 from cotkit.pipelines.distill import note_error, with_examples
 from cotkit.pipelines.lineage import inherit, problem_of
@@ -92,7 +93,7 @@ class Synthesizer:
 
     def _settle(self, row: Row) -> None:
         self.passed.update(row.metadata.get("synthesis", {}).get("passed", ()))
-        self.pool.settle(row.index, problem_of(row) if row.accepted else None)
+        self.pool.settle(row.index, problem_of(row) if row.accepted else None, row.retryable)
 
     async def __call__(self, attempt: int, place: Problem) -> Row:
         started = time.monotonic()
@@ -100,9 +101,9 @@ class Synthesizer:
         about = {"strategy": self.recipe.strategy, "attempt": attempt, "passed": ["attempted"], "calls": {}}
         row.metadata["synthesis"] = about
         try:
-            plan = await STRATEGIES[self.recipe.strategy](self.recipe, attempt, self.pool)
-            inherit(row, plan)
             try:
+                plan = await STRATEGIES[self.recipe.strategy](self.recipe, attempt, self.pool)
+                inherit(row, plan)
                 await self._make(row, plan)
                 row.accepted = True
             except Dropped as dropped:
@@ -110,14 +111,18 @@ class Synthesizer:
             except ModelError as error:
                 note_error(row, STEPS[len(about["passed"])], error)
                 _drop(row, _unanswered(error))
-            await self._refuse_repeated(row, plan)
+            await self._refuse_repeated(row)
             for candidate in row.candidates:
                 candidate.accepted = row.accepted and candidate.verdict.correct is True
             row.final = best_of(row.candidates)
             row.seconds = round(time.monotonic() - started, 3)
             self._settle(row)
-        finally:
-            self.pool.settle(attempt, None)  # whatever happened: others may wait for it
+        except (ModelError, BudgetExceeded, asyncio.CancelledError) as error:  # the run ends
+            self.pool.abandon(attempt, error)
+            raise
+        except BaseException:  # others may wait for it
+            self.pool.settle(attempt, None, again=True)
+            raise
         return row
 
     async def _make(self, row: Row, plan: Plan) -> None:
@@ -174,7 +179,7 @@ class Synthesizer:
         if found := self.pool.taken_already(row.index, question, about["lineage"]):
             raise Dropped(*_repetition(found))
 
-    async def _refuse_repeated(self, row: Row, plan: Plan) -> None:
+    async def _refuse_repeated(self, row: Row) -> None:
         """The lower of two alike attempts stays, whatever became of the other and whichever was faster."""
         about = row.metadata["synthesis"]
         if "parsed" not in about["passed"] or row.drop_reason in ("copied", "no_gain"):
@@ -204,7 +209,7 @@ class Synthesizer:
         return [s for s in self.recipe.seeds if group_of(s) == group_of(plan.seeds[0])]
 
     async def _worked_answer(self, row: Row) -> None:
-        candidate = await self._solve(row, 0)
+        candidate = await self._solve(row, 0, "answerer")
         row.candidates.append(candidate)
         if candidate.answer is None and apologises(candidate.text):
             raise Dropped("unanswerable", _short(candidate.text))
@@ -214,13 +219,11 @@ class Synthesizer:
             said = f"the program prints {row.reference}, the worked answer is {candidate.answer or 'none'}"
             raise Dropped("answers_disagree", said)
 
-    async def _solve(self, row: Row, sample_index: int) -> Candidate:
+    async def _solve(self, row: Row, sample_index: int, role: str) -> Candidate:
         """A worked answer of someone who sees the question alone."""
-        prompt, solver = self.recipe.prompts["reasoning"], self.recipe.roles["solver"]
+        prompt, model = self.recipe.prompts["reasoning"], self.recipe.roles[role]
         messages = prompt.messages(problem=row.problem, few_shot=None)
-        answer = await solver.acomplete(
-            messages, role="solver", sample_index=sample_index, **self._options(row)
-        )
+        answer = await model.acomplete(messages, role=role, sample_index=sample_index, **self._options(row))
         found, verdict = await VERIFIER.averify(problem_of(row), answer.text, truncated=answer.truncated)
         return Candidate(
             iteration=0,
@@ -253,7 +256,8 @@ class Synthesizer:
     async def _votes(self, row: Row) -> None:
         """Dropped unless more than half of the votes agree; one that cannot be decided does not."""
         votes = range(1, self.recipe.votes + 1)
-        cast = await asyncio.gather(*(self._solve(row, index) for index in votes), return_exceptions=True)
+        solving = (self._solve(row, index, "solver") for index in votes)
+        cast = await asyncio.gather(*solving, return_exceptions=True)
         for index, vote in zip(votes, cast, strict=True):
             if isinstance(vote, ModelError):
                 note_error(row, "solved", vote, sample_index=index)
@@ -279,8 +283,9 @@ class Synthesizer:
         judge, seeds = self.judge("judge_calibration"), [s for s in self.recipe.seeds if s.solution_code]
         self.calibration = await calibrate(seeds, pairs, judge, rng, **self.recipe.program)
 
-    def funnel(self) -> list[dict[str, Any]]:
+    def funnel(self, attempted: int) -> list[dict[str, Any]]:
         """One entry a step, `problems` = how many attempts passed it; None = no such step in this run."""
+        self.passed["attempted"] = attempted  # with those that an error of the program's own ended
         without = {"judged": "judge" not in self.recipe.roles, "solved": not self.recipe.votes}
         return [
             {"step": step, "problems": None if without.get(step) else self.passed[step]} for step in STEPS
@@ -309,16 +314,18 @@ def _note_call(row: Row, stage: str, prompt: Prompt, answer: Completion) -> None
     row.metadata["synthesis"]["calls"][stage] = made_with | answer.provenance()
 
 
-def synthesized_problems(run: Run | str | os.PathLike[str]) -> list[Problem]:
+def synthesized_problems(run: Run | str | os.PathLike[str], *, all: bool = False) -> list[Problem]:
     """The kept problems of a synthesis run (or of its folder), ready for `distill` and `benchmark`.
 
+    The first `n` that were wanted, by attempt number; `all` adds those in flight when there were enough.
     `reference` is what the program (`solution_code`) printed, licence and split are those of the seeds, and
     metadata["synthesis"] says where each comes from.
     """
     run = run if isinstance(run, Run) else Run(run)
     if run.config.get("pipeline") != "synthesize":
         raise ValueError(f"{run.path} is no synthesis run: its rows are no new problems")
-    return [problem_of(row) for row in run.records(accepted=True)]
+    rows = run.records(accepted=True)
+    return [problem_of(row) for row in (rows if all else rows[: run.report.get("wanted")])]
 
 
 def synthesize(
@@ -336,12 +343,14 @@ def synthesize(
         and calibrate the judge; metadata["split"] and the licence are inherited, and seeds of different
         splits or types never meet in one prompt.
     strategy: "few_shot", "self_instruct" or "evol_instruct" (strategies.py says what each asks).
-    generator: the ChatModel that writes questions. coder: writes their programs, solver: their worked
-        answers; both the generator by default.
+    generator: the ChatModel that writes questions. coder: writes their programs, answerer: their worked
+        answers, solver: casts the votes; each the generator by default, and the notes say when votes are not
+        independent of the worked answers.
     judge: a ChatModel that decides whether question and program fit together; None = not judged.
-    n: accepted problems wanted. Attempts in flight when they are reached are finished, and kept too.
+    n: accepted problems wanted. Attempts in flight when they are reached are finished, and kept too: at most
+        twice what is still wanted are in flight. `synthesized_problems` gives the first n.
     attempts: at most so many, by default 5 * n; without n exactly so many (equal attempts compare fairly).
-    votes: further worked answers, of which more than half must agree. 0 = none.
+    votes: answers of the solver, of which more than half must agree. 0 = none.
     k: problems a prompt shows (few_shot 3, self_instruct 4); machine_share: of these from the run's own.
     rounds: of evolution in a chain. lag: how many attempts self_instruct and evol_instruct look back; more
         run at once with a larger one, the pool grows sooner with a smaller one.
@@ -417,6 +426,8 @@ def _open(
 ) -> Work:
     attempts = _attempts(n, attempts)
     check_whole("calibrate_judge", calibrate_judge, 0)
+    if recipe.strategy == "evol_instruct" and recipe.rounds > 1 and attempts <= recipe.lag:
+        recipe.notes.append(f"lag={recipe.lag} of {attempts} attempts: no problem is rewritten a second time")
     config, models = recipe.describe(), list({id(m): m for m in recipe.roles.values()}.values())
     budgets = {"budget_usd": budget_usd, "budget_tokens": budget_tokens, "budget_calls": budget_calls}
     made = Synthesizer(recipe)
@@ -431,7 +442,7 @@ def _open(
             "wanted": n,
             "attempts": attempts,
             "notes": recipe.notes,
-            "funnel": made.funnel(),
+            "funnel": made.funnel(len(work.folder.done)),
             "judge_calibration": made.calibration,
             "endpoints": {role: model.stats() for role, model in recipe.roles.items()},
         }

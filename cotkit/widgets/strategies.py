@@ -220,7 +220,7 @@ class StrategyExplorer(Widget):
 
 
 def _origin(row: Row) -> dict[str, Any]:
-    return row.metadata["synthesis"]
+    return row.metadata.get("synthesis", {})  # an attempt that ended by a fault of ours has none
 
 
 def _seed_ids(row: Row) -> Sequence[str]:

@@ -61,7 +61,7 @@ class ThresholdExplorer(Widget):
         rows = frame.rows[frame.rows["tuned"]]
         self._scores = rows[list(frame.scores["score"])].to_numpy(float)
         self._right = rows["right"].to_numpy(bool)
-        self._problem = np.unique(rows["id"].to_numpy(str), return_inverse=True)[1]
+        self._problem = rows["problem"].to_numpy()
         values = np.column_stack([self._scores, self._scores.mean(axis=1)])
         self.ranges = {
             name: (min(0, math.floor(column.min())), max(1, math.ceil(column.max())))

@@ -65,3 +65,10 @@ def test_every_pair_has_a_line_and_an_interval_over_problems():
     assert table["value"].between(table["value_low"], table["value_high"]).all()
     line = table.query("first == 'a' and second == 'verdict'").iloc[0]
     assert line["value"] == pytest.approx(cohen_kappa_score(a >= 5, a > 6)) and line["n"] == 600
+
+
+def test_scores_that_order_alike_agree_whatever_their_scales():
+    p = np.random.default_rng(0).random(300)
+    scores = {"p": p, "ten": 10 * p, "log": np.log(p)}
+    table = agreement(scores, dict.fromkeys(scores, 0.5), p > 0.5, np.arange(300), resamples=20)
+    assert table.loc[table["measure"] != "kappa", "value"].tolist() == pytest.approx([1.0] * 4)

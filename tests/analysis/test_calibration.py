@@ -169,3 +169,8 @@ def test_peeling_finds_the_score_that_matters():
     path = lay_path("all", scores, right, ("telling", "noise"))
     middle = path.thresholds[len(path) - 1 - 5]  # after five peels
     assert middle.tolist() == [0.5, 0.0]
+
+
+def test_noise_of_floating_point_makes_no_bins_of_its_own():
+    predicted = np.repeat([0.2, 0.6, 0.6 + 1e-15, 0.9], [40, 40, 3, 40])
+    assert calibration._binned(predicted, 10).max() == 2

@@ -80,7 +80,8 @@ def test_files_of_scored_rows_are_read_with_their_ids_as_written(kind, tmp_path)
         ("rows.jsonl", b'{"id": 1}\n{"id": 2,}\n', "line 2 is not JSON"),
         ("rows.jsonl", b"[1, 2]\n", "line 1 is no JSON object"),
         ("rows.jsonl", b"\n", "empty"),
-        ("rows.csv", b"", "cannot be read"),
+        ("rows.csv", b"", "cannot be read: it is empty"),
+        ("rows.csv", b"id;correct;score_a\n1;True;0.5\n", "separated by ';'"),
         ("rows.csv", b"id,correct\n1,True\n2,True,5,6\n", "line 3"),
         ("rows.csv", "id\nZo\xeb\n".encode("latin-1"), "not UTF-8"),
         ("rows.jsonl", "Zo\xeb\n".encode("latin-1"), "not UTF-8"),
@@ -114,3 +115,32 @@ def test_runs_stand_below_each_other_by_name(tmp_path):
     assert frame["self_consistency"][frame["run"] == "two"].tolist() == pytest.approx(
         alone["self_consistency"].tolist(), nan_ok=True
     )  # equal ids in two runs do not vote for each other
+
+
+def test_ids_may_be_any_text_and_traces_may_be_empty(tmp_path):
+    (tmp_path / "rows.csv").write_text("id,correct,score_a,trace\nNA,True,0.5,\n,True,0.5,\n7.0,True,0.5,\n")
+    frame = scored_frame(tmp_path / "rows.csv")
+    assert frame["id"].isna().tolist() == [False, True, False] and frame["id"].iloc[2] == "7.0"
+    assert frame["trace_characters"].isna().all()
+    (tmp_path / "rows.jsonl").write_text('\ufeff{"id": 1, "trace": 12}\n', encoding="utf-8")
+    assert scored_frame(tmp_path / "rows.jsonl")["trace_characters"].tolist() == [2]
+
+
+def test_what_is_neither_run_nor_file_of_rows_is_told_what_is(tmp_path):
+    for name in ("rows.csv.gz", "rows.xlsx", "nowhere"):
+        with pytest.raises(FileNotFoundError, match=r"a run folder, or one file that ends in \.csv"):
+            scored_frame(tmp_path / name)
+    with pytest.raises(ValueError, match="by itself"):
+        scored_frame([tmp_path / "one.csv", tmp_path / "two.csv"])
+
+
+def test_runs_of_different_judges_are_not_put_together(tmp_path):
+    from cotkit.runs import RunFolder
+
+    for name in ("one", "two"):
+        with RunFolder(tmp_path / name, {"judge": {"name": name}}) as folder:
+            for made in make_rows(6, endpoint_fails=0):
+                folder.append(made)
+    with pytest.raises(ValueError, match=r"not judged alike \(one, two\)"):
+        scored_frame([tmp_path / "one", tmp_path / "two"])
+    assert scored_frame([tmp_path / "one"]).attrs["judge"] == {"name": "one"}

@@ -71,7 +71,10 @@ def test_shares_are_those_that_were_played_and_ordered(physics):
 
 def test_intervals_of_shares_hold_the_truth():
     def few(accept, rng):
-        return [SimpleNamespace(accepted=bool(flag), retryable=False) for flag in rng.random(40) < accept]
+        return [
+            SimpleNamespace(accepted=bool(flag), retryable=False, drop_reason=None)
+            for flag in rng.random(40) < accept
+        ]
 
     rng, held = np.random.default_rng(0), []
     for _ in range(200):
@@ -132,9 +135,7 @@ def test_few_attempts_give_wide_words_and_no_mix():
     runs = {"few_shot": attempts("few_shot", 6, 0.5), "evol_instruct": attempts("evol_instruct", 6, 0.3)}
     found = compared(runs)
     text = "\n".join(found.findings())
-    assert (
-        "too few attempts to tell from noise" in text and "Too few problems to measure the diversity" in text
-    )
+    assert "not told apart" in text and "Too few problems to measure the diversity" in text
     assert "No solver was asked" in text and "No seeds were given" in text and "nan" not in text
     assert "Not enough data" in recommend(found).text and recommend(found).mix is None
 
@@ -170,3 +171,34 @@ def test_unequal_attempts_and_unfinished_runs_are_said():
 def test_rows_of_another_pipeline_are_refused():
     with pytest.raises(ValueError, match="was not made by synthesize"):
         strategy_funnel({"x": [Row(index=0, id="p1", problem="?")]})
+
+
+def test_an_endpoint_that_refuses_for_good_is_no_failure_of_the_strategy_either():
+    rows = attempts("few_shot", 100, 1.0, failed=20)
+    for row in rows[:20]:
+        row.drop_reason, row.retryable = "model_bad_request", False
+    line = compared({"few_shot": rows}).reliability.iloc[0]
+    assert (line["attempts"], line["failed"], line["accepted_share"]) == (80, 20, 1.0)
+
+
+def test_a_row_that_an_internal_error_ended_does_not_stop_the_comparison():
+    rows = attempts("few_shot", 20, 1.0)
+    rows[3] = Row(index=3, id="few_shot-00003", problem="", drop_reason="internal_error", retryable=True)
+    assert compared({"few_shot": rows}).funnel["problems"].iloc[0] == 19
+
+
+def test_trying_the_judge_is_no_cost_of_a_problem():
+    rows = attempts("few_shot", 10, 1.0)
+    known = report(rows, tokens=100)
+    aside = {"calls": 16, "prompt_tokens": 700, "completion_tokens": 100, "cost_usd": None}
+    ledger = known["ledger"]
+    for name in ("calls", "prompt_tokens", "completion_tokens"):
+        ledger[name] += aside[name]
+    ledger["by_role"] = {"judge_calibration": aside}
+    line = compared({"few_shot": rows}, {"few_shot": known}).reliability.iloc[0]
+    assert (line["calls_each"], line["tokens_each"]) == (1, 100)
+
+
+@pytest.mark.parametrize("n", [1, 3, 5, 25, 101])
+def test_a_mix_adds_up_to_what_was_asked(physics, n):
+    assert sum(recommend(physics, n, hard_share=0.3).mix.values()) == n

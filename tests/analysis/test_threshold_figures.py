@@ -16,7 +16,7 @@ from cotkit import analysis
 from cotkit.analysis import figures
 
 FIGURES = {
-    "verdict_histograms": lambda r: figures.verdict_histograms(r.rows, r.scores),
+    "verdict_histograms": lambda r: figures.verdict_histograms(r.rows, r.scores.head(3)),
     "roc": lambda r: figures.roc(r.curve),
     "precision_recall": lambda r: figures.precision_recall(r.curve, 0.9),
     "threshold_curve": lambda r: figures.threshold_curve(r.curve, 0.9),
@@ -30,10 +30,12 @@ FIGURES = {
     "precision_by_iteration": lambda r: figures.precision_by_iteration(r.by_iteration, 0.9),
     "rules_front": lambda r: figures.rules_front(r.curve, 0.9),
 }
+SIX = ("logical_correctness", "consistency", "form", "clarity_of_steps", "self_consistency", "mean_logprob")
 CASES = {
     "three scores": lambda: scored(300, 3, iterations=2),
     "one score": lambda: scored(200, 1, power=(2.0,), names=("correctness",)),
     "useless": lambda: scored(100, 1, power=(0.0, 0.0)),
+    "six scores": lambda: scored(100, 2, power=(1.0,) * 6, names=SIX),
     "ten rows": lambda: scored(10, 1),
     "all right": lambda: scored(60, 1).assign(correct=True),
     "logits": lambda: scored(150, 2, power=(1.5, 1.0)).assign(

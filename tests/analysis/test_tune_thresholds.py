@@ -211,6 +211,7 @@ def test_the_verifiers_errors_make_the_certificate_stricter():
         ({"resamples": 0}, "resamples must be a whole number"),
         ({"seed": -1}, "seed must be a whole number"),
         ({"verifier_errors": {"false_accept": (1, 2)}}, "false_reject"),
+        ({"verifier_errors": {"false_accept": 3, "false_reject": (1, 2)}}, "must be (errors, audited)"),
         ({"rule": "median", "score_columns": ["score_form", "score_clarity"]}, "three scores"),
     ],
 )
@@ -388,6 +389,7 @@ def test_no_sentence_says_that_labels_cannot_help_or_that_fewer_would():
         assert "no number of labels" not in record["reason"]
         needed = re.search(r"about ([\d,]+) labelled problems needed", record["reason"])
         assert needed is None or int(needed[1].replace(",", "")) >= 100
+        assert record["labels_needed"] is None or record["labels_needed"] > 100
     only_wrong = scored(100, 1, power=(2.0,), base=9.0)
     only_wrong.loc[3, "correct"] = False
     record = cotkit.tune_thresholds(only_wrong, target_precision=0.99, seed=3, **FAST).record
@@ -418,3 +420,38 @@ def test_only_the_chosen_rule_is_called_certified(report):
     rules = report.rules.set_index("chosen")
     assert rules.loc[True, "certified"] and rules.loc[False, "certified"].isna().all()
     assert rules.loc[False, "p_value"].isna().all()
+
+
+def test_scores_too_small_to_tell_thresholds_apart_are_refused():
+    frame = scored(60, 1, power=(2.0,))
+    with pytest.raises(ValueError, match="give them on another scale"):
+        cotkit.tune_thresholds(frame.assign(score_correctness=1e-10 * frame["score_correctness"]))
+
+
+def test_the_prompt_hashes_of_judges_inside_judges_are_recorded():
+    inner = {"judge": "JudgePanel", "judges": [{"source": {"prompt": {"name": "confidence", "hash": "b"}}}]}
+    described = {"name": "panel", "judges": [{"prompt": {"name": "judge", "hash": "a"}}, inner]}
+    record = cotkit.tune_thresholds(scored(60, 1), judge=described, **FAST).record
+    assert record["judge"]["prompt_hashes"] == ["a", "b"]
+
+
+def test_columns_that_are_numbers_flags_in_words_and_classes_are_taken_or_named():
+    frame = scored(60, 1, power=(2.0,)).rename(columns={"score_correctness": 0})
+    report = cotkit.tune_thresholds(frame.assign(rationalized="false"), [0], **FAST)
+    assert report.record["dimensions"] == ["0"] and len(report.rows) == 60
+    with pytest.raises(ValueError, match="two columns"):
+        cotkit.tune_thresholds(pd.concat([frame, frame[[0]]], axis=1), [0])
+    with pytest.raises(ValueError, match=r"column 'trace_characters'.*no number"):
+        cotkit.tune_thresholds(frame.assign(trace_characters="long"), [0])
+    with pytest.raises(TypeError, match="not the class"):
+        cotkit.tune_thresholds(frame, [0], judge=cotkit.StepJudge)
+
+
+def test_one_problem_that_holds_most_traces_is_named():
+    frame = scored(120, 1, power=(2.0,))
+    heavy = scored(1, 400, power=(2.0,)).assign(id="p0")
+    report = cotkit.tune_thresholds(pd.concat([frame, heavy]), **FAST)
+    assert any("401 of 520 belong to one" in sentence for sentence in report.findings())
+    assert not any(
+        "belong to one" in sentence for sentence in cotkit.tune_thresholds(frame, **FAST).findings()
+    )

@@ -1,4 +1,4 @@
-"""One JupyterLab and one Chromium for all tests of this room.
+"""One JupyterLab for all tests of this room, one Chromium a module.
 
 Without Chromium or playwright they are skipped, unless COTKIT_BROWSER=required, as in CI. Screenshots of what
 a person sees go to the folder that COTKIT_SCREENSHOTS names, if any.
@@ -17,12 +17,13 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="session")
-def chrome():
+def playwright_api():
+    """playwright.sync_api, where there is a Chromium for it."""
     required = os.environ.get("COTKIT_BROWSER") == "required"
-    from lab import FLAGS, chromium
+    from lab import chromium
 
     try:
-        from playwright.sync_api import sync_playwright
+        from playwright import sync_api
     except ImportError:
         if required:
             raise
@@ -31,7 +32,15 @@ def chrome():
         if required:
             pytest.fail("COTKIT_BROWSER=required, but there is no chromium")
         pytest.skip("no Chromium on this machine (Debian: apt-get install chromium)")
-    with sync_playwright() as playwright:
+    return sync_api
+
+
+@pytest.fixture(scope="module")
+def chrome(playwright_api):
+    """Not for the session: as long as playwright runs, its event loop is the main thread's."""
+    from lab import FLAGS, chromium
+
+    with playwright_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
         yield browser
         browser.close()
@@ -44,7 +53,7 @@ def lab_folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def lab_address(chrome, lab_folder, tmp_path_factory):
+def lab_address(playwright_api, lab_folder, tmp_path_factory):
     from lab import jupyterlab
 
     with jupyterlab(tmp_path_factory.mktemp("lab"), lab_folder, COTKIT_ROOT=str(lab_folder)) as address:

@@ -57,7 +57,7 @@ MOCKED = {
 NAMES = [path.stem.split("_", 1)[1] for path in sorted((ROOT / "notebooks").glob("*.ipynb"))]
 
 
-@pytest.fixture(scope="session", params=NAMES)
+@pytest.fixture(scope="module", params=NAMES)
 def report(request, chrome, tmp_path_factory):
     """The HTML page of a run. A notebook that is not in the table fails: it would never be looked at."""
     module, script, parameters = MOCKED[request.param]

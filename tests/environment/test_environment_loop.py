@@ -143,6 +143,7 @@ BAD = [
     ),
     (lambda: Environment(lambda seed: [{"problem": "q"}]).reset(), TypeError, "synthesizer gives Problems"),
     (lambda: Environment(lambda seed: problems(1), batch=2).reset(), RuntimeError, "1 of 2 problems"),
+    (lambda: Environment(lambda seed: problems(3)).run(None, n=8), RuntimeError, "3 of 8 problems"),
     (lambda: Environment(iter(problems(3))).reset(seed=1), ValueError, "cannot go back"),
     (lambda: Environment(iter(problems(3))).as_trl_reward(), TypeError, "fixed set"),
 ]
@@ -152,6 +153,13 @@ BAD = [
 def test_what_cannot_work_is_refused_in_words(make, error, message):
     with pytest.raises(error, match=message):
         make()
+
+
+def test_no_batch_has_a_problem_twice_where_epochs_meet():
+    env = Environment(problems(7), batch=5)
+    drawn = [problem.id for _ in range(70) for problem in env.reset()]
+    assert all(len({*drawn[i : i + 5]}) == 5 for i in range(0, len(drawn), 5))
+    assert all(len({*drawn[i : i + 7]}) == 7 for i in range(0, len(drawn), 7))  # each once an epoch
 
 
 def test_a_synthesizer_makes_fresh_problems_from_the_seed():
@@ -255,6 +263,25 @@ def test_trl_rewards_survive_a_verifier_that_breaks():
     reward = Environment(items, Scripted()).as_trl_reward()
     given = reward(prompts=["x"] * 3, completions=["right", "crash", "wrong"], id=[p.id for p in items])
     assert given == [1.0, None, 0.0]
+
+
+def test_one_odd_completion_never_ends_a_training_step():
+    """Nothing said, a call of a tool without text, and the parts of a vision model's turn."""
+    items = problems(4)
+    parts = [{"type": "text", "text": rf"It is \boxed{{{items[3].reference}}}."}, {"type": "image"}]
+    completions = [
+        [],
+        [{"role": "assistant", "tool_calls": []}],
+        [{"role": "assistant", "content": None}],
+        [{"role": "assistant", "content": parts}],
+    ]
+    reward = Environment(items).as_trl_reward()
+    assert reward(prompts=["x"] * 4, completions=completions, id=[p.id for p in items]) == [
+        0.0,
+        0.0,
+        0.0,
+        1.0,
+    ]
 
 
 def test_trl_is_told_what_its_data_set_lacks():

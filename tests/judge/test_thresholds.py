@@ -264,6 +264,10 @@ def test_another_prompt_is_another_judge_and_another_address_is_not():
         ({"judge": {"names": [], "description": None}}, {}, "does not record the judge's prompt"),
         ({}, {"max_iterations": 2}, "refines up to 2 times"),
         ({"valid_for": {"iteration": None}}, {"max_iterations": 1}, "refines up to 1 times"),
+        ({"valid_for": {"iteration": [2]}}, {}, "takes first drafts too"),
+        ({"valid_for": {"iteration": [2]}}, {"max_iterations": 2}, "takes first drafts too"),
+        ({"n": {"traces_a_problem": [1, 20]}}, {}, "counts each problem once"),
+        ({"unlabelled": {"rows": 41, "of": 300}}, {}, "41 of 300 scored traces had no verdict"),
         ({}, {"num_generations": 4}, "best scored of 4"),
     ],
 )
@@ -289,6 +293,19 @@ def test_what_the_certificate_covers_does_not_warn():
         ({**TUNED, "dimensions": ["stepps"]}, "did you mean 'steps'?"),
         ({**TUNED, "thresholds": {"steps": 8, "consistency": 0.5}}, "stored on 0..1"),
         ("nowhere/thresholds.json", "No such file"),
+        ("nowhere/thresholds.txt", "No such file"),
+        ({**TUNED, "rule": "mean"}, "must be one number"),
+        ({**TUNED, "thresholds": 0.5}, "must be a dict of dimensions"),
+        ({**TUNED, "thresholds": {}}, "must be a dict of dimensions"),
+        ({**TUNED, "thresholds": {"form": 0.5}}, "names 'form'"),
+        ({**TUNED, "rule": "logistic", "thresholds": 0.5, "weights": None}, "needs a weight for each"),
+        (
+            {**TUNED, "rule": "logistic", "thresholds": 0.5, "weights": {"steps": 1.0}},
+            "needs a weight for each",
+        ),
+        ({**TUNED, "schema_version": 99}, "schema_version 99"),
+        ({name: value for name, value in TUNED.items() if name != "schema_version"}, "schema_version None"),
+        ({**TUNED, "judge": None}, "is not what tune_thresholds"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_refused(given, says):

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import re
+import sys
 
 import pytest
 from mock_server import Reply
@@ -242,6 +243,15 @@ def test_a_chain_goes_on_from_its_last_good_problem_with_the_operator_in_the_pro
         assert row.index < 2 or rows[row.index % 2].problem in last
 
 
+def test_a_run_too_short_to_evolve_says_so(serve, tmp_path):
+    for attempts, notes in ((3, 1), (4, 0)):
+        options = {"attempts": attempts, "lag": 3, "run": tmp_path / str(attempts)}
+        run = quiet(seeds(), "evol_instruct", model(serve(Script())), **options)
+        assert (
+            len(run.report["notes"]) == notes and max(about(row)["round"] for row in run.records()) != notes
+        )
+
+
 def test_a_rewriting_that_adds_nothing_is_no_gain(serve, tmp_path):
     def script(request):
         parent = request.messages[-1]["content"].split("\n\nProblem: ")[1]
@@ -296,6 +306,94 @@ def test_the_run_ends_when_enough_are_kept_and_keeps_what_was_in_flight(serve, t
     assert server.calls == calls  # nothing is left to do
     more = quiet(seeds(), "few_shot", model(server, max_concurrency=4), n=9, run=run.path)
     assert more.report["kept"] >= 9 and more.records()[0].problem == run.records()[0].problem
+
+
+def test_no_more_is_in_flight_than_what_is_still_wanted_needs(serve, tmp_path):
+    server = serve(Script())
+    run = quiet(seeds(), "few_shot", model(server, max_concurrency=16), n=5, run=tmp_path / "r")
+    assert 5 <= run.report["kept"] <= len(asked(server, "question")) <= 10
+    ids = [f"few_shot-{number:05d}" for number in range(run.report["kept"])]
+    assert [problem.id for problem in synthesized_problems(run)] == ids[:5]
+    assert [problem.id for problem in synthesized_problems(run, all=True)] == ids
+
+
+def test_attempts_wait_for_a_place_in_their_order(serve, tmp_path):
+    """Each chain member needs the one before: out of order they would wait for ever."""
+    server = serve(Script(code=lambda sid: right_code(sid) if sid % 3 else "no"))
+    options = {"n": 4, "attempts": 30, "lag": 1, "rounds": 3, "run": tmp_path / "r"}
+    run = quiet(seeds(), "evol_instruct", model(server, max_concurrency=16), **options)
+    assert run.report["kept"] >= 4 and run.report["complete"]
+
+
+@pytest.mark.parametrize("strategy", ["self_instruct", "evol_instruct"])
+def test_what_stops_an_attempt_leaves_those_that_build_on_it_unfinished(serve, tmp_path, strategy):
+    """The judge has no key: attempt 0 ends the run, and no later one goes on from a seed in its place."""
+    plain, dead = Script(), True
+    server = serve(lambda r: Reply(status=401, error="no key") if dead and stage(r) == "judge" else plain(r))
+    options = {"attempts": 4, "lag": 1, "rounds": 4, "run": tmp_path / "r", "gates": {"rouge_l": None}}
+    stopped = quiet(seeds(), strategy, model(server), model(server), **options)
+    # attempt 1 of self_instruct builds on none, so it may have asked
+    assert stopped.report["drops"] == {"unfinished": 4} and len(asked(server, "question")) <= 2
+    dead = False
+    rows = quiet(seeds(), strategy, model(server), model(server), **options).records()
+    assert [row.accepted for row in rows] == [True] * 4
+    assert strategy == "self_instruct" or [about(row)["parents"] for row in rows[1:]] == [
+        [row.id] for row in rows[:3]
+    ]
+
+
+def test_a_chain_whose_parent_an_endpoint_failed_is_asked_again_with_it(serve, tmp_path):
+    plain, failing = Script(), True
+    server = serve(lambda r: Reply(status=500) if failing and stage(r) == "code" else plain(r))
+    options = {"attempts": 3, "lag": 1, "rounds": 3, "run": tmp_path / "r"}
+    rows = quiet(seeds(), "evol_instruct", model(server, max_retries=0), **options).records()
+    assert [row.drop_reason for row in rows] == ["model_server", "parent_failed", "parent_failed"]
+    assert all(row.retryable for row in rows) and len(asked(server, "question")) == 1
+    failing = False
+    rows = quiet(seeds(), "evol_instruct", model(server), **options).records()
+    assert [about(row)["parents"] for row in rows] == [[], [rows[0].id], [rows[1].id]]
+
+
+def test_an_error_of_the_program_itself_is_counted_and_compared(serve, tmp_path, monkeypatch):
+    module = sys.modules["cotkit.pipelines.synthesize"]  # the package's name for it is the function
+    right, calls = module.typed_answer, []
+
+    def broken(*given):
+        calls.append(given)
+        if len(calls) == 2:
+            raise RuntimeError("bug")
+        return right(*given)
+
+    monkeypatch.setattr(module, "typed_answer", broken)
+    run = quiet(seeds(), "few_shot", model(serve(Script())), attempts=4, run=tmp_path / "r")
+    assert run.report["drops"] == {"internal_error": 1}
+    assert run.report["funnel"][0] == {"step": "attempted", "problems": 4}
+    line = cotkit.compare_strategies({"a": run}, None, seeds()).reliability.iloc[0]
+    assert (line["attempts"], line["failed"], line["accepted"]) == (3, 1, 3)
+
+
+def test_a_keyword_that_the_seeds_have_refuses_nothing_unless_it_was_asked_for(serve, tmp_path):
+    items = [seed(0), seed(1, problem="A graph has 3 nodes and 2 edges. How many is that in all?")]
+    script = Script(question=lambda sid: right_question(sid).replace("what is", "in a graph what is"))
+    options = {"attempts": 2, "k": 1}
+    run = quiet(items, "self_instruct", model(serve(script)), run=tmp_path / "a", **options)
+    assert run.report["kept"] == 2 and "keyword 'graph' is not refused: 1 seeds" in run.report["notes"][-1]
+    options["gates"] = {"keywords": ["graph"]}
+    run = quiet(items, "self_instruct", model(serve(script)), run=tmp_path / "b", **options)
+    assert run.report["drops"] == {"keyword": 2}
+
+
+def test_the_votes_are_of_a_solver_who_is_not_the_writer_of_the_worked_answer(serve, tmp_path):
+    writers, solvers = serve(Script()), serve(Script(answer=lambda sid: "\\boxed{5000}"))
+    options = {"attempts": 2, "votes": 2}
+    writer = model(writers)
+    run = quiet(seeds(), "few_shot", writer, solver=model(solvers), run=tmp_path / "a", **options)
+    assert run.report["drops"] == {"solver_disagrees": 2} and not run.report["notes"]
+    assert len(asked(writers, "answer")) == 2 and len(solvers.log) == 4
+    run = quiet(seeds(), "few_shot", writer, answerer=model(solvers), run=tmp_path / "b", **options)
+    assert run.report["drops"] == {"answers_disagree": 2}
+    run = quiet(seeds(), "few_shot", writer, run=tmp_path / "c", **options)
+    assert "not independent" in run.report["notes"][0]
 
 
 def test_a_shortfall_is_said(serve, tmp_path, capsys):

@@ -239,11 +239,8 @@ def threshold_heat(grid: pandas.DataFrame) -> Figure:
         percent_axis(bar.ax.yaxis)
         words = f"Fewer than {FEW} traces behind every pair of thresholds"
         if len(solid):
-            best = solid.loc[solid["precision"].idxmax()]
-            cuts = f"{_name(first)} ≥ {best[first]:.2g} and {_name(second)} ≥ {best[second]:.2g}"
-            words = (
-                f"{share(best['precision'])} of {int(best['n']):,} right with {cuts} (numbers: traces kept)"
-            )
+            low, high = share(solid["precision"].min()), share(solid["precision"].max())
+            words = f"Of the kept, {low} to {high} right, counted, not certified (numbers: traces kept)"
         _title(figure, words)
     return figure
 
@@ -252,6 +249,10 @@ def kappa_matrix(agreement: pandas.DataFrame) -> Figure:
     """Kappa of every two decisions (scores at their best cut, and the verdict), with interval."""
     table = agreement[agreement["measure"] == "kappa"]
     names = list(dict.fromkeys([*table["first"], *table["second"]]))
+    if len(names) == 2:
+        line = table.iloc[0]
+        found = f"{line['value']:.2f} [{line['value_low']:.2f}, {line['value_high']:.2f}]"
+        return nothing(f"One score alone: its kappa with the verdict is {found} (n = {line['n']:,}).")
     with style():
         figure, axes = new_axes(1.0 + 0.55 * len(names))
         square = np.full((len(names), len(names)), np.nan)
@@ -279,7 +280,8 @@ def kappa_matrix(agreement: pandas.DataFrame) -> Figure:
             aspect="auto",
             extent=(-0.5, len(names) - 1.5, len(names) - 0.5, 0.5),
         )
-        axes.set_xticks(range(len(names) - 1), [label(_name(name)) for name in names[:-1]])
+        slant = {"rotation": 90} if len(names) > 4 else {}
+        axes.set_xticks(range(len(names) - 1), [label(_name(name)) for name in names[:-1]], **slant)
         axes.set_yticks(range(1, len(names)), [label(_name(name)) for name in names[1:]])
         axes.grid(False)
         alpha = agreement.loc[agreement["measure"] == "alpha", "value"]
@@ -365,14 +367,18 @@ def rules_front(curve: pandas.DataFrame, target: float) -> Figure:
             axis.set_label_text(words)
         axes.set(xlim=(0, 1), ylim=(_floor(curve.loc[curve["kept_n"] >= FEW, "precision"]), 1.01))
         figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=6)
-        able = curve[(curve["precision"] >= target) & (curve["kept_n"] >= FEW)]
-        most = able.loc[able["kept"].idxmax()] if len(able) else None
-        words = (
-            "no rule reaches it" if most is None else f"rule {most['rule']} keeps most, {share(most['kept'])}"
-        )
-        _title(
-            figure, f"At {share(target)} precision, counted: {words} of {_n(curve[curve['chosen']])} traces"
-        )
+        picked = curve[curve["chosen"] & curve["picked"]]
+        if len(picked):
+            line = picked.iloc[0]
+            words = (
+                f"The chosen rule, {line['rule']}, keeps {share(line['kept'])}, of which "
+                f"{share(line['precision'])} right (counted on {_n(curve[curve['chosen']])} traces)"
+            )
+        else:
+            able = (curve["precision"] >= target) & (curve["kept_n"] >= FEW)
+            who = "the chosen rule has no threshold" if able.any() else "no rule reaches it"
+            words = f"At {share(target)} precision: {who} ({_n(curve[curve['chosen']])} traces)"
+        _title(figure, words)
     return figure
 
 
@@ -405,6 +411,8 @@ def _of(path: pandas.DataFrame) -> str:
 
 
 def _axis_of(path: pandas.DataFrame) -> str:
+    if path["rule"].iloc[0] == "logistic":
+        return "learned chance of being right at least"
     return (
         f"{_of(path)} at least" if _is_single(path) else f"step of rule {_of(path)}, from strict to lenient"
     )
