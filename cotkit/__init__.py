@@ -5,14 +5,14 @@ The public names below are imported when they are first used, so `import cotkit`
 
 from __future__ import annotations
 
-import importlib
+from cotkit.lazy import lazy
 
 __version__ = "0.1.0"
 
 _PUBLIC = {
-    "cotkit.problems": ["Problem", "ProblemError", "load_problems", "problems_frame"],
-    "cotkit.chat": ["BudgetExceeded", "ChatModel", "Completion", "ModelError", "load_models", "local_model"],
-    "cotkit.verify": [
+    "problems": ["Problem", "ProblemError", "load_problems", "problems_frame"],
+    "chat": ["BudgetExceeded", "ChatModel", "Completion", "ModelError", "load_models", "local_model"],
+    "verify": [
         "AnswerPolicy",
         "AnswerVerifier",
         "CheckVerifier",
@@ -27,7 +27,7 @@ _PUBLIC = {
         "run_programs",
         "run_python",
     ],
-    "cotkit.judge": [
+    "judge": [
         "ConfidenceJudge",
         "Dimension",
         "JudgePanel",
@@ -38,9 +38,9 @@ _PUBLIC = {
         "StepJudge",
         "Thresholds",
     ],
-    "cotkit.runs": ["Run", "open_run"],
-    "cotkit.analysis": ["JudgeDiagnosis", "StrategyComparison", "ThresholdReport", "tune_thresholds"],
-    "cotkit.pipelines": [
+    "runs": ["Run", "open_run"],
+    "analysis": ["JudgeDiagnosis", "StrategyComparison", "ThresholdReport", "tune_thresholds"],
+    "pipelines": [
         "Environment",
         "abenchmark",
         "acompare_strategies",
@@ -58,19 +58,8 @@ _PUBLIC = {
         "synthesize",
         "synthesized_problems",
     ],
-    "cotkit.report": ["Report", "execute_notebook", "notebook_setup"],
+    "report": ["Report", "execute_notebook", "notebook_setup"],
 }
 _HOME = {name: module for module, names in _PUBLIC.items() for name in names}
 __all__ = sorted(["__version__", *_HOME])
-
-
-def __getattr__(name: str):
-    if name in _HOME:
-        value = getattr(importlib.import_module(_HOME[name]), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module 'cotkit' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME})
+__getattr__, __dir__ = lazy(__name__, _HOME)

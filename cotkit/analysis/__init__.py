@@ -23,7 +23,7 @@ Names are imported when they are first used: pandas and matplotlib load with the
 
 from __future__ import annotations
 
-import importlib
+from cotkit.lazy import lazy
 
 _PUBLIC = {
     "intervals": [
@@ -52,21 +52,9 @@ _PUBLIC = {
     "strategies": ["StrategyComparison", "compared_texts", "strategy_funnel"],
     "kernels": ["given_kernel", "tfidf_kernel"],
     "mixes": ["Recommendation", "recommend"],
-    "views": ["readable", "trace_cards"],
+    "views": ["escaped", "readable", "trace_cards"],
 }  # fmt: skip
 _HOME = {name: module for module, names in _PUBLIC.items() for name in names}
-__all__ = sorted([*_HOME, "alarms", "figures"])
-
-
-def __getattr__(name: str):
-    if name in ("alarms", "figures"):
-        return importlib.import_module(f"cotkit.analysis.{name}")
-    if name in _HOME:
-        value = getattr(importlib.import_module(f"cotkit.analysis.{_HOME[name]}"), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module 'cotkit.analysis' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+_HOME |= {"alarms": "alarms:", "figures": "figures:"}
+__all__ = sorted(_HOME)
+__getattr__, __dir__ = lazy(__name__, _HOME)

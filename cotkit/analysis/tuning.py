@@ -51,6 +51,7 @@ from cotkit.analysis.scored_rows import (
 )
 from cotkit.analysis.threshold_findings import reason, threshold_findings
 from cotkit.analysis.threshold_tables import Bench, Outcome
+from cotkit.whole import whole_file
 
 if TYPE_CHECKING:
     import pandas
@@ -107,10 +108,8 @@ class ThresholdReport:
         """Write thresholds.json, which `distill(score_threshold=path)` takes."""
         path = pathlib.Path(path).expanduser()
         text = json.dumps(self.record, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.tmp")
-        temporary.write_text(text, encoding="utf-8", newline="\n")
-        os.replace(temporary, path)
+        with whole_file(path) as temporary:
+            temporary.write_text(text, encoding="utf-8", newline="\n")
         return path
 
     def __repr__(self) -> str:

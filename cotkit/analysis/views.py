@@ -65,10 +65,10 @@ def trace_cards(rows: Iterable[Row]) -> Html:
 
 def _card(row: Row) -> str:
     tone = "kept" if row.accepted else "dropped"
-    kind = f' <span class="note">{_text(row.type)}</span>' if row.type else ""
+    kind = f' <span class="note">{escaped(row.type)}</span>' if row.type else ""
     parts = [
-        f"<div><b>{_text(row.id)}</b>{kind}</div><div>{_text(outcome(row))}</div>",
-        f'<div class="said words">{_text(row.problem)}</div>',
+        f"<div><b>{escaped(row.id)}</b>{kind}</div><div>{escaped(outcome(row))}</div>",
+        f'<div class="said words">{escaped(row.problem)}</div>',
         _errors(row) if row.best is None else _body(row.best, row),
         *(_folded(c, row) for number, c in enumerate(row.candidates) if number != row.final),
     ]
@@ -86,10 +86,10 @@ def _body(c: Candidate, row: Row) -> str:
         "signs of the hint": ", ".join(c.leaks),
     }
     pairs = "".join(
-        f"<span><span>{name}</span>{_text(value)}</span>" for name, value in facts.items() if value
+        f"<span><span>{name}</span>{escaped(value)}</span>" for name, value in facts.items() if value
     )
     told = (
-        f'<div class="words"><span class="note">feedback:</span> {_text(c.feedback)}</div>'
+        f'<div class="words"><span class="note">feedback:</span> {escaped(c.feedback)}</div>'
         if c.feedback
         else ""
     )
@@ -112,9 +112,9 @@ def _as_steps(text: str) -> str:
     if len(steps) == 1:
         steps = [line for line in shown.split("\n") if line.strip()]
     if len(steps) < 2 or "```" in shown:
-        body = f'<div class="words">{_text(shown)}</div>'
+        body = f'<div class="words">{escaped(shown)}</div>'
     else:
-        body = f"<ol>{''.join(f'<li>{_text(step.strip())}</li>' for step in steps)}</ol>"
+        body = f"<ol>{''.join(f'<li>{escaped(step.strip())}</li>' for step in steps)}</ol>"
     return body + (
         f'<p class="note">{left_out:,} more characters in the run folder</p>' if left_out > 0 else ""
     )
@@ -124,10 +124,10 @@ def _judged(judgement: Judgement | None) -> str:
     if judgement is None:
         return ""
     if judgement.scores is None:
-        return f'<p class="note">The judge failed: {_text(judgement.error or "no reason recorded")}</p>'
+        return f'<p class="note">The judge failed: {escaped(judgement.error or "no reason recorded")}</p>'
     lines = "".join(
-        f"<tr><td>{_text(name)}</td><td>{value:.2g}</td><td>{_bar(value)}</td>"
-        f"<td>{_text(judgement.reasons.get(name, ''))}</td></tr>"
+        f"<tr><td>{escaped(name)}</td><td>{value:.2g}</td><td>{_bar(value)}</td>"
+        f"<td>{escaped(judgement.reasons.get(name, ''))}</td></tr>"
         for name, value in judgement.scores.items()
     )
     return f"<table>{lines}</table>"
@@ -145,7 +145,7 @@ def _folded(c: Candidate, row: Row) -> str:
     mean = c.judgement.mean if c.judgement else None
     score = "" if mean is None else f", mean score {mean:.2g}"
     summary = f"{names.get(c.stage, 'with the answer as a hint')}: {mark} {word}, {answer}{score}"
-    return f"<details><summary>{_text(summary)}</summary>{_body(c, row)}</details>"
+    return f"<details><summary>{escaped(summary)}</summary>{_body(c, row)}</details>"
 
 
 def _authors(c: Candidate) -> str:
@@ -155,12 +155,12 @@ def _authors(c: Candidate) -> str:
     if c.judgement and c.judgement.judge:
         saw = ", which saw the reference" if c.judgement.saw_reference else ""
         words.append(f"scored by {c.judgement.judge}{saw}")
-    return f'<div class="note">{_text("; ".join(words))}</div>' if words else ""
+    return f'<div class="note">{escaped("; ".join(words))}</div>' if words else ""
 
 
 def _errors(row: Row) -> str:
     lines = [f"{e.get('stage', '')}: {e.get('kind', '')}: {e.get('message', '')}" for e in row.errors]
-    return f'<div class="words note">{_text(chr(10).join(lines) or "no trace")}</div>'
+    return f'<div class="words note">{escaped(chr(10).join(lines) or "no trace")}</div>'
 
 
 def _short(text: str | None) -> str | None:
@@ -169,7 +169,7 @@ def _short(text: str | None) -> str | None:
     )  # a worked solution ends in its answer
 
 
-def _text(text: Any) -> str:
+def escaped(text: Any) -> str:
     """Escaped; lone surrogates, which no page can hold, replaced."""
     whole = str(text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return html.escape(whole)

@@ -4,12 +4,12 @@ embedded models. Importing this loads no client: openai and aiohttp come with th
 
 from __future__ import annotations
 
-import importlib
-
 from cotkit.chat.errors import BudgetExceeded, LedgerError, ModelError
+from cotkit.lazy import lazy
 from cotkit.records import Attempt, Completion, Usage
 
 _HOME = {  # name: where it is, loaded when first asked for
+    "embedded": "embedded:",
     "CallLedger": "ledger",
     "ChatModel": "model",
     "ParseError": "structured",
@@ -26,20 +26,6 @@ _HOME = {  # name: where it is, loaded when first asked for
     "pull_model": "weights:pull",
     "read_key": "config",
 }
-__all__ = ["Attempt", "BudgetExceeded", "Completion", "LedgerError", "ModelError", "Usage", "embedded"]
+__all__ = ["Attempt", "BudgetExceeded", "Completion", "LedgerError", "ModelError", "Usage"]
 __all__ += list(_HOME)
-
-
-def __getattr__(name: str):
-    if name == "embedded":
-        return importlib.import_module("cotkit.chat.embedded")
-    if name not in _HOME:
-        raise AttributeError(f"module 'cotkit.chat' has no attribute {name!r}")
-    module, _, inner = _HOME[name].partition(":")
-    value = getattr(importlib.import_module(f"cotkit.chat.{module}"), inner or name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy(__name__, _HOME)

@@ -23,6 +23,7 @@ from cotkit.pipelines.synthesize import synthesized_problems
 from cotkit.problems import Problem, load_problems
 from cotkit.records import Row
 from cotkit.runs import Run, folder_name
+from cotkit.whole import whole_file
 
 if TYPE_CHECKING:
     from cotkit.analysis import StrategyComparison
@@ -229,8 +230,6 @@ def _remembered(embed: Embed, name: str, texts: Sequence[str], folder: pathlib.P
     if new:
         vectors = analysis.given_kernel(embed(list(new.values())), len(new), name).vectors
         known = {**{key: known[key] for key in keys if key in known}, **dict(zip(new, vectors, strict=True))}
-        folder.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name("embeddings.tmp.npz")
-        np.savez(temporary, keys=np.array(list(known)), vectors=np.array(list(known.values())))
-        os.replace(temporary, path)
+        with whole_file(path) as temporary, open(temporary, "wb") as file:
+            np.savez(file, keys=np.array(list(known)), vectors=np.array(list(known.values())))
     return np.array([known[key] for key in keys])

@@ -5,26 +5,18 @@ from __future__ import annotations
 import datetime
 import json
 import math
-import os
 import pathlib
 import re
-import tempfile
 import unicodedata
 from typing import Any
+
+from cotkit.whole import whole_file
 
 
 def write_bytes(path: pathlib.Path, content: bytes) -> None:
     """Write a file so that a reader sees the old one or the new one, never half of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.chmod(temporary, 0o644)  # mkstemp's file is its owner's alone
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    with whole_file(path) as temporary:
+        temporary.write_bytes(content)
 
 
 def write_text(path: pathlib.Path, text: str) -> None:

@@ -22,6 +22,7 @@ from cotkit.keys import is_secret_name, looks_like_a_key
 from cotkit.records import Candidate, Row
 from cotkit.runs.journal import dump_json
 from cotkit.runs.shapes import COLUMNS, PAIR_COLUMNS
+from cotkit.whole import whole_file
 
 _MARK = re.compile(r"<!-- cotkit-card (\{.*\}) -->\s*$", re.DOTALL)
 _PARAMETERS = (
@@ -146,9 +147,8 @@ def write_card(run_facts: dict[str, Any], path: str | os.PathLike[str]) -> pathl
     kept = {"run": report.get("name"), "licence": licence, "exports": named}
     mark = dump_json(kept).decode().replace("--", "-\\u002d")  # nothing may end the comment
     text = "\n\n".join(section for section in sections if section) + f"\n\n<!-- cotkit-card {mark} -->\n"
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temporary.write_bytes(text.encode("utf-8", "replace"))
-    os.replace(temporary, path)
+    with whole_file(path) as temporary:
+        temporary.write_bytes(text.encode("utf-8", "replace"))
     return path
 
 

@@ -29,6 +29,7 @@ from cotkit.runs.journal import dump_json, write_json
 from cotkit.runs.shapes import BESIDE_MESSAGES, COLUMNS, PAIR_COLUMNS, SHAPES, arrow_schema
 from cotkit.runs.validate import validate_file
 from cotkit.runs.views import Example, View, is_truncated, label_view, pair_view, parts, sft_view
+from cotkit.whole import whole_file
 
 LONG_CHARS = 3000  # about 1,024 tokens of mathematical text, TRL's default max_length
 OPENAI_LEAST_ROWS = 10
@@ -255,9 +256,7 @@ def _column_names(format: str, records: list[dict[str, Any]]) -> list[str]:
 
 def _write(target: pathlib.Path, format: str, records: list[dict[str, Any]], require_boxed: bool) -> None:
     """Aside first, read back and validated, then renamed: the old file or the new one, never a bad one."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
+    with whole_file(target) as temporary:
         with open(temporary, "wb") as file:
             if format == "parquet":
                 _write_parquet(file, records)
@@ -265,14 +264,9 @@ def _write(target: pathlib.Path, format: str, records: list[dict[str, Any]], req
                 file.write(_csv_bytes(records))
             else:
                 file.write(_json_bytes(format, records, target.suffix == ".json"))
-            file.flush()
-            os.fsync(file.fileno())
         if problems := validate_file(temporary, format, require_boxed=require_boxed, limit=5):
             listed = "\n  ".join(map(str, problems))
             raise ExportError(f"{target} was not written, {format} would not train on it:\n  {listed}")
-        os.replace(temporary, target)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 # Line separators that `str.splitlines` would cut a row at; in JSON they can only stand inside a text.

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from cotkit.paths import run_folder
 from cotkit.records import Row
-from cotkit.runs.journal import Journal, dump_json, read_lines, write_json
+from cotkit.runs.journal import Journal, dump_json, read_lines, write_json, write_lines
 
 if TYPE_CHECKING:
     import pandas
@@ -143,13 +143,8 @@ class RunFolder:
         stay = [record for record in records if not record.get("retryable")]
         if len(stay) == len(records):
             return
-        temporary = path.with_name(".drops.jsonl.tmp")
-        with open(temporary, "wb") as file:
-            file.writelines(dump_json(record) + b"\n" for record in stay)
-            file.flush()
-            os.fsync(file.fileno())
         self._journals["drops.jsonl"].close()
-        os.replace(temporary, path)
+        write_lines(path, stay)
         for record in records:
             del self.done[record["id"]]
         self.reasons.clear()

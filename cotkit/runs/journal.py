@@ -16,6 +16,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from cotkit.whole import whole_file
+
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -44,27 +46,14 @@ def dump_json(value: Any, indent: int | None = None) -> bytes:
 
 def write_json(path: pathlib.Path, value: Any) -> None:
     """The whole file or the old one, never half of it."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "wb") as file:
-            file.write(dump_json(value, indent=2) + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with whole_file(path) as temporary:
+        temporary.write_bytes(dump_json(value, indent=2) + b"\n")
 
 
 def write_lines(path: pathlib.Path, records: Iterable[dict[str, Any]]) -> None:
     """A whole file of JSON lines, or the old one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "wb") as file:
-            file.writelines(dump_json(record) + b"\n" for record in records)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with whole_file(path) as temporary, open(temporary, "wb") as file:
+        file.writelines(dump_json(record) + b"\n" for record in records)
 
 
 class JournalError(ValueError):

@@ -11,7 +11,7 @@ needs the extra `train`; importing this room loads none of its libraries.
 
 from __future__ import annotations
 
-import importlib
+from cotkit.lazy import lazy
 
 _HOME = {
     "EmbeddedTrainer": "trainer",
@@ -26,15 +26,4 @@ _HOME = {
     "transformers_folder": "bases",
 }
 __all__ = list(_HOME)
-
-
-def __getattr__(name: str):
-    if name not in _HOME:
-        raise AttributeError(f"module 'cotkit.train' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"cotkit.train.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy(__name__, _HOME)

@@ -14,7 +14,7 @@ shown.
 
 from __future__ import annotations
 
-import importlib
+from cotkit.lazy import lazy
 
 _HOME = {
     "ModelPicker": "playground",
@@ -26,15 +26,4 @@ _HOME = {
     "TraceBrowser": "traces",
 }
 __all__ = sorted(_HOME)
-
-
-def __getattr__(name: str):
-    if name in _HOME:
-        value = getattr(importlib.import_module(f"cotkit.widgets.{_HOME[name]}"), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module 'cotkit.widgets' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy(__name__, _HOME)

@@ -7,11 +7,12 @@ the HTML alone.
 
 from __future__ import annotations
 
-import html
 import math
 import os
 from collections.abc import Callable
 from typing import Any
+
+from cotkit.analysis import escaped as text
 
 STYLE = """<style>
 .cotkit-widget,.cotkit-widget .widget-html-content{font-size:var(--jp-ui-font-size1,14px);line-height:1.45}
@@ -73,11 +74,6 @@ class Widget:
             reference = {"version_major": 2, "version_minor": 0, "model_id": self.view.model_id}
             bundle["application/vnd.jupyter.widget-view+json"] = reference
         return bundle
-
-
-def text(value: Any) -> str:
-    """Escaped; lone surrogates, which no page can hold, replaced."""
-    return html.escape(str(value).encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
 
 
 def facts(pairs: dict[str, Any]) -> str:

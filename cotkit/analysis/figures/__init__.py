@@ -5,7 +5,7 @@ canvas.py holds what they share; the other modules draw, one a notebook. Names a
 
 from __future__ import annotations
 
-import importlib
+from cotkit.lazy import lazy
 
 _PUBLIC = {
     "benchmark": ["accuracy_map", "model_differences", "outcomes", "passk", "solved_cost"],
@@ -31,15 +31,4 @@ _PUBLIC = {
 }
 _HOME = {name: module for module, names in _PUBLIC.items() for name in names}
 __all__ = sorted(_HOME)
-
-
-def __getattr__(name: str):
-    if name in _HOME:
-        value = getattr(importlib.import_module(f"cotkit.analysis.figures.{_HOME[name]}"), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module 'cotkit.analysis.figures' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy(__name__, _HOME)
