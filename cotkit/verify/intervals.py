@@ -27,6 +27,7 @@ SIGN = re.compile(r" ?(\\le|\\ge|\\ne|<|>) ?")
 AND = re.compile(r",? (?:and|&|but) ")
 FLIPPED = {"<": ">", ">": "<", r"\le": r"\ge", r"\ge": r"\le", r"\ne": r"\ne"}
 REALS = re.compile(r"\\mathbb\{R\}|(?:the )?(?:set of )?(?:all )?real numbers|all reals?", re.I)
+EXCEPT = re.compile(rf"(?:{REALS.pattern}) ?(?:[a-z] )?,? ?except (?:for )?(?:[a-z] ?= ?)?([^<>=]+)", re.I)
 WITHOUT = re.compile(r"\\mathbb\{R\} ?(?:\\setminus|-|\\) ?(\\?\{.+\})")
 
 
@@ -46,6 +47,8 @@ class RealSet(NamedTuple):
 @lru_cache(CACHED)
 def read_set(text: str) -> RealSet | None:
     """The set of reals a canonical text describes, None when it describes none."""
+    if without := EXCEPT.fullmatch(text):
+        return all_but(split_list(without[1]))
     parts = AND.split(text)
     if len(parts) > 1 and " or " not in text:
         return common([read_set(part.strip()) for part in parts])

@@ -103,8 +103,11 @@ def compare_items(
         return same_set(gold, answer, values)
     outcome = same_list(reference.items, prediction.items, values)
     reordered = (reference.kind, prediction.kind) == ("bare", "square") and not bare_in_order
-    if outcome.correct is False and reordered and same_set(reference.items, prediction.items, values).correct:
-        return Outcome(None, "items", "the same items in another order")
+    if outcome.correct is False and reordered:
+        unordered = same_set(reference.items, prediction.items, values)
+        if unordered.correct:
+            return Outcome(None, "items", "the same items in another order")
+        return unordered  # PENDING, undecided, or an item without a partner
     return outcome
 
 

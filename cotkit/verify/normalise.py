@@ -26,6 +26,8 @@ TAKES_ARGUMENTS = re.compile(r"\\(frac|binom|sqrt|overline)(?![A-Za-z])")
 ROOT_INDEX = re.compile(r"\s*\[[^\[\]]*\]")
 ONE_TOKEN = re.compile(r"\\[A-Za-z]+|\S")
 ONE_NUMBER = re.compile(r"\\[A-Za-z]+|\d+|\S")
+SOLUTION = re.compile(r"\[?\{([A-Za-z]\w*: ?[^{}:,]+(?:, ?[A-Za-z]\w*: ?[^{}:,]+)*)\}\]?")  # {x: 1, y: 7}
+RELATION = re.compile(r"[<>=]")
 IDLE_SPACE = re.compile(r"(?<![A-Za-z0-9]) | (?![A-Za-z0-9])")
 ONE_SIGN_IN_BRACES = re.compile(r"([\^_])\{([A-Za-z0-9])\}")
 SPACE_AFTER_COMMAND = re.compile(r"\\([a-z]+) (?![A-Za-z])")
@@ -114,9 +116,22 @@ def from_python(text: str) -> str:
         else:
             new = template.format(*arguments)
         text = text[: match.start()] + new + text[end + 1 :]
+    text = conditions(text)
+    if solution := SOLUTION.fullmatch(text):
+        pairs = [part.split(":", 1) for part in split_top(solution[1], ",")]
+        text = ", ".join(f"{name.strip()} = {value.strip()}" for name, value in pairs)
     if "[" not in text:
         return text
     return notation.NUMPY_ROW.sub(lambda row: re.sub(r"(?<=[\d.])\s+(?=[-+\d.])", ", ", row[0]), text)
+
+
+def conditions(text: str) -> str:
+    """SymPy's `(-6 < b) & (b < 6)` as `-6 < b and b < 6`, `|` as "or"."""
+    for sign, word in (("|", " or "), ("&", " and ")) if RELATION.search(text) else ():
+        parts = [part.strip() for part in split_top(text, sign)]
+        if len(parts) > 1 and all(map(is_closed, parts)):
+            return word.join(conditions(part[1:-1]) for part in parts)
+    return text
 
 
 def plain_latex(text: str) -> str:

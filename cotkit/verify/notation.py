@@ -30,6 +30,7 @@ CHARACTERS = str.maketrans(
     | dict.fromkeys("‘’′", "'")
     | dict(zip("÷⁄∕∗，、。；：（）％µΩ", "///*,,.;:()%μΩ", strict=True))
     | {"ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}", "ℕ": r"\mathbb{N}", "∧": " and ", "∨": " or "}
+    | {"ⅈ": "i", "ⅇ": "e"}
     | {"°": r"^\circ ", "º": r"^\circ ", "℃": r"^\circ C", "℉": r"^\circ F"}
     | {chr(0xFF10 + digit): str(digit) for digit in range(10)}
 )
@@ -92,6 +93,7 @@ SPACING = [
 ]
 PATTERNS = [
     (re.compile(r"^(?:minus|negative) (?=[\d.])", re.I), "-"),
+    (re.compile(r"^([-+]?\d+(?:\.\d+)?) (?:10\^|1[eE](?=[-+\d]))\{?([-+]?\d+)\}?"), r"\1\\cdot 10^{\2}"),
     (re.compile(r"\{ ?([^{}\\]+)\\choose ([^{}\\]+)\}"), r"\\binom{\1}{\2}"),
     (re.compile(r"(?<=\d)\{,\}(?=\d)"), ","),
     (re.compile(r"\^\s*\{\s*\\circ\s*\}|\^\s*\\circ(?![A-Za-z])\s*"), r"^\\circ "),
@@ -111,7 +113,7 @@ PATTERNS = [
     (re.compile(r"\s+"), " "),
 ]
 HAS_PATTERN = re.compile(  # what one of PATTERNS can find something in; most answers are none
-    r"[\\{^_<=*]|\.\.\.|!=|>=|\s\s|[^\S ]|^(?i:minus|negative) "
+    r"[\\{^_<=*]|\.\.\.|!=|>=|\s\s|[^\S ]|^(?i:minus|negative) |\d 1[eE]"
     r"|(?<![\\A-Za-z])(?:[sc][qb]rt|pi|oo|[Ii]nf(?:inity|ty)?)(?![A-Za-z])"
 )
 
@@ -123,6 +125,9 @@ CALLS = {  # what NumPy and SymPy print: name -> template over its arguments, or
     "Rational": r"\frac{{{0}}}{{{1}}}",
     "Fraction": r"\frac{{{0}}}{{{1}}}",
     "Eq": "{0} = {1}",
+    "Ne": r"{0} \ne {1}",
+    "Point2D": "({0},{1})",
+    "Point3D": "({0},{1},{2})",
     "datetime.date": "{0}-{1:0>2}-{2:0>2}",
     "Union": r" \cup ",
     "FiniteSet": r"\{{{all}\}}",

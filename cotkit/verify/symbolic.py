@@ -40,9 +40,10 @@ PLAIN_GREEK = re.compile(rf"(?<![\\A-Za-z])({'|'.join(GREEK)})(?![A-Za-z])")
 UNREADABLE = re.compile(
     r"'|\\(?:forall|exists|equiv|pmod|bmod|mod|to|ldots|text|pm|mp|begin|oplus|otimes|ne)(?![A-Za-z])"
 )
+LONE_I = re.compile(r"(?<![A-Za-z\\])I(?![A-Za-z])")  # as SymPy prints it
 LOG_WITHOUT_BASE = re.compile(r"\\log(?![A-Za-z_])")
 PREPARE = [
-    (re.compile(r"(?<=\d) ?\* ?I\b|(?<![A-Za-z\\])I(?= ?\*)"), "i"),  # SymPy's imaginary unit
+    (re.compile(r"(?<=[\d})]) ?\* ?I\b|(?<![A-Za-z\\])I(?= ?\*)"), "i"),  # SymPy's imaginary unit
     (PLAIN_INVERSE, lambda match: INVERSE[match[1]]),
     (PLAIN_FUNCTION, r"\\\1 "),
     (PLAIN_GREEK, r"\\\1 "),
@@ -54,6 +55,7 @@ PREPARE = [
     ),
     (re.compile(r"(?<=\d)[eE](?=[+-]?\d)([+-]?\d+)"), r" \\cdot 10^{\1}"),
     (re.compile(r"\s*\*\s*"), r" \\cdot "),
+    (re.compile(r"\^\(([^()^]*)\)"), r"^{\1}"),
 ]
 DEEPEST = 30  # brackets inside brackets
 DIGITS = 50  # of agreement between two constants
@@ -100,6 +102,10 @@ def compare(reference: str, prediction: str, options: dict[str, Any]) -> tuple[b
         natural = (LOG_WITHOUT_BASE.sub(r"\\ln ", text) for text in (reference, prediction))
         if compared(*natural, options)[0]:
             return None, "equal if the logarithm without a base is the natural one"
+    if result[0] is False and LONE_I.search(reference + " " + prediction):
+        imaginary = (LONE_I.sub("i", text) for text in (reference, prediction))
+        if compared(*imaginary, options)[0]:
+            return None, "equal if I is the imaginary unit"
     return result
 
 
