@@ -46,8 +46,8 @@ def curve(
     resamples: int = 400,
     seed: int = 0,
 ) -> pandas.DataFrame:
-    """One line a step: kept_n, precision, recall, kept, false_kept (share of the wrong rows that is kept) and
-    cost_per_1000, each with `_low` and `_high`.
+    """One line a step: kept_n of n rows; precision, recall, kept, false_kept (share of the wrong rows that is
+    kept) and cost_per_1000, each with `_low` and `_high`.
 
     Bands hold point by point. Those of the shares are Wilson's on the effective number of observations, from
     the variance over resampled problems, kept between Kish's number and that of the rows behind the share
@@ -80,7 +80,7 @@ def curve(
         "kept": [alike(np.ones(len(step), bool))] * steps,
         "false_kept": [alike(~right)] * steps,
     }
-    columns = {"step": np.arange(steps), "kept_n": kept_rows.astype(int)}
+    columns = {"step": np.arange(steps), "kept_n": kept_rows.astype(int), "n": len(step)}
     for name, value in values.items():
         draws = np.array([one[name] for one in drawn])
         columns[name] = value

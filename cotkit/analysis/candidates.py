@@ -21,7 +21,7 @@ COLUMNS = {
     "correct": "boolean", "verdict_method": "str", "accepted": "boolean", "is_final": "boolean",
     "row_accepted": "boolean", "drop_reason": "object", "truncated": "boolean", "rationalized": "boolean",
     "saw_reference": "boolean", "leaks": "int64", "judge": "object", "judge_failed": "boolean",
-    "score_mean": "float64", "trace_characters": "int64", "prompt_tokens": "Int64",
+    "judge_error": "object", "score_mean": "float64", "trace_characters": "int64", "prompt_tokens": "Int64",
     "completion_tokens": "Int64", "cost_usd": "float64", "latency_s": "float64", "cached": "boolean",
     "model": "object", "served_model": "object", "endpoint": "object", "mean_logprob": "float64",
 }  # fmt: skip
@@ -102,6 +102,7 @@ def _line(row: Row, number: int) -> dict[str, Any]:
         "leaks": len(c.leaks),
         "judge": c.judgement.judge if c.judgement else None,
         "judge_failed": c.judgement is not None and c.judgement.scores is None,
+        "judge_error": c.judgement.error if c.judgement else None,
         "score_mean": c.judgement.mean if c.judgement else None,
         "trace_characters": len(c.trace),
     }

@@ -3,7 +3,7 @@
     fixed_sequence       precision among the kept: Learn-then-Test, binomial tail, strictest step first
     conformal_holds      losses that only grow, or only shrink, with a laxer threshold: conformal risk control
     apparent_target      the precision to test for when the verifier itself errs; `rogan_gladen` corrects one
-    labels_needed        how many kept traces a certificate would take
+    power                the chance that a certificate is reached; `planned_start` and `labels_needed` follow
     simulate_thresholds  how often the certified and the naive threshold miss their target
 
 A path is a sequence of steps from strict to lenient, each keeping all that the step before keeps; counts
@@ -50,36 +50,34 @@ def fixed_sequence(
     return np.where(last >= start, last, -1), p
 
 
-def planned_start(
-    right: np.ndarray, kept: np.ndarray, ratio: float, target: float, delta: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """(the step to begin with, the estimated power of each step) from the counts of the tune split.
-
-    Strict steps keep too few traces to show anything, and a fixed sequence ends at the first failure: it
-    begins at the strictest step whose chance to pass is near the best. `ratio`: traces to be tested a trace
-    counted here.
-    """
-    tested = np.floor(kept * ratio).astype(int)
-    power = chance_to_pass(tested, (right + 0.5) / (kept + 1), target, delta)
-    return np.argmax(power >= power.max(axis=-1, keepdims=True) - NEAR_BEST, axis=-1), power
-
-
-def chance_to_pass(kept: np.ndarray, precision: np.ndarray, target: float, delta: float) -> np.ndarray:
-    """The power of the binomial test for `kept` traces of a true `precision`."""
+def power(
+    right: np.ndarray, kept: np.ndarray, ratio: np.ndarray | float, target: float, delta: float
+) -> np.ndarray:
+    """The chance of each step to pass the test, by the counts of the tune split, when `ratio` traces are
+    tested for each one counted there."""
     from scipy.stats import binom
 
-    most = binom.ppf(delta, kept, 1 - target)  # wrong traces that still pass
-    most = np.where(binom.cdf(most, kept, 1 - target) <= delta, most, most - 1)
-    return np.where(most >= 0, binom.cdf(most, kept, 1 - precision), 0.0)
+    tested = np.floor(kept * ratio).astype(int)
+    most = binom.ppf(delta, tested, 1 - target)  # wrong traces that still pass
+    most = np.where(binom.cdf(most, tested, 1 - target) <= delta, most, most - 1)
+    return np.where(most >= 0, binom.cdf(most, tested, 1 - (right + 0.5) / (kept + 1)), 0.0)
 
 
-def labels_needed(precision: float, target: float, delta: float) -> int | None:
-    """How many kept traces of this precision pass the test with 80 % chance; None = no number suffices (the
-    precision is not above the target, or so near it that a million would not do)."""
-    if not precision > target:
-        return None
+def planned_start(
+    right: np.ndarray, kept: np.ndarray, ratio: float, target: float, delta: float
+) -> np.ndarray:
+    """The step to begin with. Strict steps keep too few traces to show anything, and a fixed sequence ends at
+    the first failure: it begins at the strictest step whose power is near the best."""
+    chance = power(right, kept, ratio, target, delta)
+    return np.argmax(chance >= chance.max(axis=-1, keepdims=True) - NEAR_BEST, axis=-1)
+
+
+def labels_needed(right: np.ndarray, kept: np.ndarray, target: float, delta: float) -> int | None:
+    """How many traces must be tested for one of the steps to pass with 80 % chance; None = not even a million
+    would do. The last step keeps all."""
     sizes = np.unique(np.geomspace(2, MOST_LABELS, 300).astype(int))
-    enough = chance_to_pass(sizes, np.full(len(sizes), precision), target, delta) >= POWER
+    chance = power(right, kept, sizes[:, None] / kept[-1], target, delta)
+    enough = (chance >= POWER).any(axis=-1)
     return int(sizes[enough.argmax()]) if enough.any() else None
 
 
@@ -171,26 +169,23 @@ def simulate_thresholds(
     *,
     target_precision: float = 0.9,
     delta: float = 0.1,
-    base_rate: float = 0.75,
-    separation: float = 1.5,
     repeats: int = 400,
     seed: int = 0,
 ) -> pandas.DataFrame:
     """How often a threshold misses its target: naive and certified, on made-up judges whose truth is known.
 
-    Scores lie on 0, 0.1 ... 1; those of right and of wrong traces are normal, `separation` standard
-    deviations apart. The naive threshold is the lowest whose precision on all `labels` reaches the target;
-    the certified one plans on 40 % of them and tests on 40 %. One line a number of labels and way: missed
-    [Wilson interval], none (share of repeats without a threshold), kept (mean share where there is one).
+    Three traces in four are right. Scores lie on 0, 0.1 ... 1; those of right and of wrong traces are normal,
+    1.5 standard deviations apart. The naive threshold is the lowest whose precision on all `labels` reaches
+    the target; the certified one plans on 40 % of them and tests on 40 %. One line a number of labels and
+    way: missed [Wilson interval], none (share of repeats without a threshold), kept (mean share where there
+    is one).
     """
     import pandas
     from scipy.stats import norm
 
     edges = np.arange(0.95, 0.0, -0.1)  # levels 1, 0.9 ... 0, strictest first
-    below = [
-        norm.cdf(edges, 0.5 + sign * separation * 0.1, 0.2) for sign in (1, -1)
-    ]  # right, wrong; sd 0.2: means lie `separation` of them apart
-    cells = np.diff(1 - np.array(below), prepend=0, append=1, axis=1) * [[base_rate], [1 - base_rate]]
+    below = norm.cdf(edges, [[0.65], [0.35]], 0.2)  # of right and of wrong traces
+    cells = np.diff(1 - below, prepend=0, append=1, axis=1) * [[0.75], [0.25]]
     kept_share = cells.sum(axis=0).cumsum()
     misses = cells[0].cumsum() / kept_share < target_precision
     rng = np.random.default_rng(seed)
@@ -203,7 +198,7 @@ def simulate_thresholds(
     for n in labels:
         tune, certify = counts(round(0.4 * n)), counts(round(0.4 * n))
         rest = counts(n - 2 * round(0.4 * n))
-        start, _ = planned_start(*tune, 1.0, target_precision, delta)
+        start = planned_start(*tune, 1.0, target_precision, delta)
         found, _ = fixed_sequence(certify[1] - certify[0], certify[1], target_precision, delta, start)
         everything = [sum(parts) for parts in zip(tune, certify, rest, strict=True)]
         for way, step in (("naive", naive_step(*everything, target_precision)), ("certified", found)):

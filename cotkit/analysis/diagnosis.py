@@ -8,8 +8,8 @@ length           how much a score rises when the trace doubles in length, at equ
 self-preference  how much better it scores its own model's traces than others', at equal verdict
 
 Noise and probes come from the traces that `diagnose_judge` froze and scored anew; the others from the scores
-of this judge that the rows hold, else from the frozen traces. Judges here score one trace at a time, so there
-is no first and second place to prefer.
+of this judge that the rows hold, else from the frozen traces. A judge that scores one trace at a time has no
+first and second place to prefer; positions.py asks its model about two.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ import numpy as np
 from cotkit.analysis.calibration import length_slope
 from cotkit.analysis.candidates import own_candidates
 from cotkit.analysis.intervals import NAN, Rate, bootstrap_interval
-from cotkit.analysis.paths import lay_path
 from cotkit.records import Candidate, Judgement, Row
 from cotkit.runs import Run
+from cotkit.shown import Shown
 
 if TYPE_CHECKING:
     import pandas
@@ -39,7 +39,7 @@ _TRAIT = ["measure", "dimension", "value", "value_low", "value_high", "n", "read
 
 
 @dataclass(frozen=True)
-class JudgeDiagnosis:
+class JudgeDiagnosis(Shown):
     """What `diagnose_judge` found. In every table `x` has its interval beside it as `x_low`, `x_high`.
 
     scorings  one line a scoring and dimension: trace, problem, model, correct, characters, probe ("" = the
@@ -72,11 +72,7 @@ class JudgeDiagnosis:
         others = scored[(scored["judge"] != judge) & (scored["dimension"] == MEAN)]
         found = [*noise(scorings), *score_traits(own), *self_preference(own, others, models)]
         failed = Rate.of_flags(scorings.loc[scorings["dimension"] == MEAN, "score"].isna())
-        done, report = scorings["trace"].nunique(), run.report
-        missing = ""
-        if done < report["given"]:
-            why = f" ({report['stopped']})" if report["stopped"] else ""
-            missing = f"{report['given'] - done:,} of {report['given']:,} traces were not scored{why}"
+        missing = unfinished(run, scorings["trace"].nunique(), "traces")
         traits = pandas.DataFrame(found, columns=_TRAIT)
         return cls(judge, scorings, traits, probe_shifts(scorings), failed, missing)
 
@@ -84,9 +80,19 @@ class JudgeDiagnosis:
         """What the tables say, in sentences with counts and intervals."""
         return list(_findings(self))
 
+    def shown(self) -> dict[str, Any]:
+        return {"judge": self.judge, "findings": self.findings()}
+
     def __repr__(self) -> str:
         n, probes = self.scorings["trace"].nunique(), self.probes["probe"].nunique()
         return f"JudgeDiagnosis({self.judge!r}: {n} traces, {probes} probes)"
+
+
+def unfinished(run: Run, done: int, things: str) -> str:
+    """What a diagnosis did not come to, and why; "" = nothing."""
+    given, stopped = run.report["given"], run.report["stopped"]
+    why = f" ({stopped})" if stopped else ""
+    return f"{given - done:,} of {given:,} {things} were not judged{why}" if done < given else ""
 
 
 def _scorings(row: Row) -> Iterator[dict[str, Any]]:
@@ -131,32 +137,6 @@ def _judgements(given: Judgement | None) -> list[Judgement]:
         return []
     members = given.raw.values() if isinstance(given.raw, dict) else ()
     return [given, *(Judgement(**m) for m in members if isinstance(m, dict) and "saw_reference" in m)]
-
-
-def panel_weights(
-    rows: Sequence[Row], judges: Sequence[str], problems: Collection[str] | None = None
-) -> dict[str, float]:
-    """Weights for `JudgePanel(rule="mean", weights=...)` that add up to 1: those of a logistic regression of
-    the verdict on the judges' mean scores; a judge that would count against itself gets 0.
-
-    `judges`: their names in the rows. `problems`: the ids of the tune split (None = all); thresholds must be
-    certified on others. Raises ValueError where there are fewer than 10 right or 10 wrong traces that all
-    judges scored, or where no judge ranks right above wrong.
-    """
-    scored = judge_scores(rows)
-    chosen = scored[(scored["dimension"] == MEAN) & scored["correct"].notna() & scored["judge"].isin(judges)]
-    if problems is not None:
-        chosen = chosen[chosen["problem"].isin(problems)]
-    table = chosen.pivot_table("score", "trace", "judge").reindex(columns=list(judges)).dropna()
-    right = chosen.groupby("trace")["correct"].first().reindex(table.index).to_numpy(bool)
-    path = lay_path("logistic", table.to_numpy(float), right, tuple(judges))
-    if path is None:
-        counts = f"{right.sum()} right and {(~right).sum()} wrong traces"
-        raise ValueError(f"{counts} were scored by all of {list(judges)}: weights need 10 of each")
-    weights = np.maximum(path.weights, 0.0)
-    if not weights.any():
-        raise ValueError("no judge ranks right above wrong traces: there is nothing to weigh")
-    return dict(zip(judges, (weights / weights.sum()).tolist(), strict=True))
 
 
 def noise(scorings: pandas.DataFrame) -> Iterator[dict[str, Any]]:

@@ -1,11 +1,8 @@
 """Paths through threshold space: nested sets of kept traces, from strict to lenient, laid on the tune split.
 
-    all       every score reaches its own threshold      any       at least one does
-    mean, min, median   of the scores reach one threshold   logistic  a learned chance of being right does
-
-Each rule becomes one sequence of steps, so that everything later (curves, tests, costs) is one-dimensional:
-`Path.step_of` gives the strictest step at which a row is kept. For "all" and "any" the sequence is found by
-peeling a box, the slice with the worst precision first.
+Each rule (see cotkit/rules.py) becomes one sequence of steps, so that everything later (curves, tests, costs)
+is one-dimensional: `Path.step_of` gives the strictest step at which a row is kept. For "all" and "any" the
+sequence is found by peeling a box, the slice with the worst precision first.
 """
 
 from __future__ import annotations
@@ -16,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from cotkit.rules import TOLERANCE, combined
+
 GRID = 40  # levels of a score at most; beyond that, quantiles
 LEAST_OF_A_CLASS = 10  # right and wrong rows, for weights to be learned
-TOLERANCE = 1e-9  # as in judge.Thresholds: a mean of 0.7 in floating point is 0.7
-RULES = ("all", "any", "mean", "min", "median", "logistic")
 
 
 @dataclass(frozen=True)
@@ -38,7 +35,7 @@ class Path:
 
     def step_of(self, scores: np.ndarray) -> np.ndarray:
         """The first step that keeps each row of `scores` (row by score); len(self) = no step does."""
-        values = _combined(self.rule, scores, self.weights, self.intercept)
+        values = _compared(self.rule, scores, self.weights, self.intercept)
         first = [
             np.searchsorted(-self.thresholds[:, k], -(values[:, k] + TOLERANCE))
             for k in range(values.shape[1])
@@ -79,7 +76,7 @@ def lay_path(rule: str, scores: np.ndarray, right: np.ndarray, names: tuple[str,
         if min(right.sum(), (~right).sum()) < LEAST_OF_A_CLASS:
             return None
         weights, intercept = _learned(scores, right)
-    values = _combined(rule, scores, weights, intercept)
+    values = _compared(rule, scores, weights, intercept)
     grids = [_grid(values[:, k]) for k in range(values.shape[1])]
     if len(grids) == 1:
         return Path(rule, names, grids[0][::-1, None], weights, intercept)
@@ -95,15 +92,9 @@ def lay_path(rule: str, scores: np.ndarray, right: np.ndarray, names: tuple[str,
     return Path(rule, names, np.array(thresholds))
 
 
-def _combined(rule: str, scores: np.ndarray, weights: np.ndarray | None, intercept: float) -> np.ndarray:
+def _compared(rule: str, scores: np.ndarray, weights: np.ndarray | None, intercept: float) -> np.ndarray:
     """What the thresholds are compared with: the scores themselves, or one number a row (as a column)."""
-    if rule in ("all", "any"):
-        return scores
-    if rule == "logistic":
-        from scipy.special import expit
-
-        return expit(scores @ weights + intercept)[:, None]
-    return {"mean": np.mean, "min": np.min, "median": np.median}[rule](scores, axis=1)[:, None]
+    return scores if rule in ("all", "any") else combined(rule, scores, weights, intercept)[:, None]
 
 
 def _grid(values: np.ndarray) -> np.ndarray:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cotkit.analysis.scored_sources import scored_frame
-from cotkit.runs import Run
+from cotkit.analysis.agreement import cohen_kappa
+from cotkit.analysis.intervals import Rate
+from cotkit.analysis.scored_sources import place, scored_frame
 
 if TYPE_CHECKING:
     import pandas
@@ -23,6 +23,7 @@ LEAST_ROWS, LEAST_PROBLEMS = 50, 10  # with fewer nothing is split, and nothing 
 LEAST_SPREAD = 1e-6  # of a score: thresholds are held to 1e-9
 _TRUTH = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
 _MISSING = ("", "none", "nan", "<na>")
+NO_LABELS = ". label='person' takes runs whose traces a person called good or bad in a TraceBrowser(run)"
 # columns of `ThresholdReport.rows`, which no score may be called
 _TAKEN = ("id", "problem", "right", "iteration", "length", "model", "split", "tuned")
 
@@ -32,7 +33,8 @@ class ScoredRows:
     """`frame` holds the rows that have a verdict and every score: id, problem (codes from 0, in the order of
     ids), right, iteration, length (nan where unknown), model (where given) and the score columns. `left_out`
     counts the others by reason; `missing` counts by column; `unlabelled` holds iteration and scores of those
-    that lack nothing but a verdict. `judge` is the judge's `describe()` where it is known."""
+    that lack nothing but a verdict; `failures` counts answers and judgements that failed, where that is
+    recorded; `audit` compares a person with the verifier. `judge` is the judge's `describe()` where known."""
 
     frame: pandas.DataFrame
     columns: list[str]
@@ -40,6 +42,8 @@ class ScoredRows:
     unlabelled: pandas.DataFrame
     left_out: dict[str, int]
     missing: dict[str, int]
+    failures: dict[str, int]
+    audit: Audit | None
     judge: dict[str, Any] | None
     judge_names: list[str]
     types: list[str]
@@ -67,15 +71,18 @@ def scored_rows(
 
     if isinstance(judge, type):
         raise TypeError(f"judge must be a judge, not the class: {judge.__name__}(...)")
-    frame = _read(given, group).rename(columns=str)
+    frame = given if isinstance(given, pandas.DataFrame) else scored_frame(given, group or "id")
+    frame = frame.rename(columns=str)
     described = judge.describe() if hasattr(judge, "describe") else judge
     described = described or frame.attrs.get("judge")
     if described is not None and not isinstance(described, Mapping):
         raise TypeError(f"judge must be a judge or its describe(), got {judge!r:.80}")
     columns = _columns(frame, score_columns, (label, group))
     taken = frame.reset_index(drop=True)
-    right = _labels(taken[label], label)
-    scores = {column: _numbers(taken[column], column, "score") for column in columns}
+    if not frame.index.equals(taken.index):  # rows are no longer where they stood in their file
+        taken.attrs = {}
+    right = _labels(taken, label)
+    scores = {column: _numbers(taken, column) for column in columns}
     drafts = _iterations(taken)
     hinted = _flags(taken, "rationalized")
     undecided = ~hinted & right.isna()
@@ -91,6 +98,7 @@ def scored_rows(
             f"{left_out['rationalized']:,} rationalized, {left_out['no verdict']:,} without a verdict, "
             f"{left_out['no score']:,} with a verdict but without a score, {left_out['no iteration']:,} with "
             "both but without an iteration"
+            f"{NO_LABELS if label == 'person' else ''}"
         )
     names = sorted(taken.loc[keep, "judge"].dropna().astype(str).unique()) if "judge" in taken else []
     if len(names) > 1:
@@ -100,7 +108,7 @@ def scored_rows(
         "problem": 0,
         "right": right,
         "iteration": drafts,
-        "length": _numbers(taken[LENGTH], LENGTH, "length") if LENGTH in taken else np.nan,
+        "length": _numbers(taken, LENGTH) if LENGTH in taken else np.nan,
     }
     found |= {"model": taken["model"]} if "model" in taken else {}
     found = taken.assign(**found)[[*found]].assign(**scores)
@@ -122,25 +130,13 @@ def scored_rows(
         unlabelled[["iteration", *columns]],
         left_out,
         {column: int(values[~hinted].isna().sum()) for column, values in scores.items()},
+        _failures(taken[~hinted]),
+        _audit(taken[~hinted]),
         described,
         names,
         sorted(taken["type"].dropna().astype(str).unique()) if "type" in taken else [],
         sorted(kept["iteration"].unique().tolist()) if "iteration" in taken else None,
     )
-
-
-def _read(given: Any, group: str | None) -> pandas.DataFrame:
-    import pandas
-
-    if isinstance(given, pandas.DataFrame):
-        return given
-    if not isinstance(given, (str, os.PathLike, Run)) and not (
-        isinstance(given, (list, tuple))
-        and given
-        and all(isinstance(r, (Run, str, os.PathLike)) for r in given)
-    ):
-        raise TypeError(f"frame must be a Run, Runs, a DataFrame or a file of rows, got {given!r:.80}")
-    return scored_frame(given, group or "id")
 
 
 def _columns(
@@ -167,6 +163,7 @@ def _columns(
         if column not in frame.columns:
             near = difflib.get_close_matches(column, map(str, frame.columns), 1)
             hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(map(str, frame.columns))}"
+            hint += NO_LABELS if column == "person" else ""
             raise ValueError(f"the data has no column {column!r}; {hint}")
     if not frame.columns.is_unique:
         twice = frame.columns[frame.columns.duplicated()][0]
@@ -174,28 +171,23 @@ def _columns(
     return columns
 
 
-def _labels(values: pandas.Series, name: str) -> pandas.Series:
+def _labels(frame: pandas.DataFrame, name: str) -> pandas.Series:
     """True, False or NA."""
-    text = values.astype("string").str.strip().str.lower()
+    text = frame[name].astype("string").str.strip().str.lower()
     truth = text.map(_TRUTH).astype("boolean")
-    strange = truth.isna() & text.notna() & ~text.isin(_MISSING)
-    if strange.any():
-        at = int(np.flatnonzero(strange)[0])
-        raise ValueError(f"row {at}, column {name!r}: {values.iloc[at]!r} is neither True, False nor missing")
+    _refuse(
+        frame, name, truth.isna() & text.notna() & ~text.isin(_MISSING), "neither True, False nor missing"
+    )
     return truth
 
 
-def _numbers(values: pandas.Series, name: str, what: str) -> pandas.Series:
+def _numbers(frame: pandas.DataFrame, name: str) -> pandas.Series:
     """Finite numbers; nan for what is missing or infinite."""
     import pandas
 
-    numbers = pandas.to_numeric(values, errors="coerce").astype("Float64").astype(float)
-    strange = (
-        numbers.isna() & values.notna() & ~values.astype("string").str.strip().str.lower().isin(_MISSING)
-    )
-    if strange.any():
-        at = int(np.flatnonzero(strange)[0])
-        raise ValueError(f"row {at}, column {name!r}: the {what} {values.iloc[at]!r} is no number")
+    numbers = pandas.to_numeric(frame[name], errors="coerce").astype("Float64").astype(float)
+    text = frame[name].astype("string").str.strip().str.lower()
+    _refuse(frame, name, numbers.isna() & text.notna() & ~text.isin(_MISSING), "no number")
     return numbers.where(np.isfinite(numbers)) + 0.0  # no negative zero
 
 
@@ -205,30 +197,71 @@ def _iterations(frame: pandas.DataFrame) -> pandas.Series:
 
     if "iteration" not in frame:
         return pandas.Series(0.0, frame.index)
-    numbers = _numbers(frame["iteration"], "iteration", "iteration")
-    odd = np.flatnonzero(numbers.notna() & ((numbers % 1 != 0) | (numbers < 0)))
-    if len(odd):
-        raise ValueError(
-            f"row {odd[0]}, column 'iteration': {frame['iteration'].iloc[odd[0]]!r} is no whole number from 0"
-        )
+    numbers = _numbers(frame, "iteration")
+    odd = numbers.notna() & ((numbers % 1 != 0) | (numbers < 0))
+    _refuse(frame, "iteration", odd, "no whole number from 0 on")
     return numbers
+
+
+def _refuse(frame: pandas.DataFrame, name: str, wrong: pandas.Series, what: str) -> None:
+    if wrong.any():
+        at = int(np.flatnonzero(wrong)[0])
+        raise ValueError(f"{place(frame, at)}, column {name!r}: {frame[name].iloc[at]!r} is {what}")
 
 
 def _flags(frame: pandas.DataFrame, name: str) -> np.ndarray:
     if name not in frame:
         return np.zeros(len(frame), bool)
-    return _labels(frame[name], name).fillna(False).to_numpy(bool)
+    return _labels(frame, name).fillna(False).to_numpy(bool)
 
 
 def _problems(frame: pandas.DataFrame, group: str | None) -> pandas.Series | list[str]:
     if group is None:
         return [str(number) for number in range(len(frame))]
-    if frame[group].isna().any():
-        at = int(np.flatnonzero(frame[group].isna())[0])
-        raise ValueError(
-            f"row {at} names no problem in column {group!r}; group=None makes every row its own problem"
-        )
+    _refuse(frame, group, frame[group].isna(), "no problem; group=None makes every row its own problem")
     return frame[group].astype(str)
+
+
+def _failures(frame: pandas.DataFrame) -> dict[str, int]:
+    found = {}
+    if "verdict_method" in frame:
+        found["traces without an answer"] = int((frame["verdict_method"] == "no_answer").sum())
+    if "judge_error" in frame:
+        unread = frame["judge_error"].astype("string").str.contains("parse: ", regex=False, na=False)
+        found["judge failed"] = int(frame["judge_error"].notna().sum())
+        found["judge failed: its answer could not be read"] = int(unread.sum())
+    return found
+
+
+@dataclass(frozen=True)
+class Audit:
+    """A person and the verifier on the traces that both decided: `same` verdict, the verifier's errors by the
+    person as (errors, traces), which `verifier_errors` takes, and Cohen's kappa."""
+
+    same: Rate
+    false_accept: tuple[int, int]
+    false_reject: tuple[int, int]
+    kappa: float
+
+    def describe(self) -> dict[str, Any]:
+        known = {"same": self.same.in_words("traces"), "kappa": None if np.isnan(self.kappa) else self.kappa}
+        return known | {"false_accept": list(self.false_accept), "false_reject": list(self.false_reject)}
+
+
+def _audit(frame: pandas.DataFrame) -> Audit | None:
+    if not {"person", "correct", "id"} <= set(frame.columns):
+        return None
+    said, found = _labels(frame, "person"), _labels(frame, "correct")
+    both = said.notna() & found.notna()
+    if not both.any():
+        return None
+    person, verifier = said[both].to_numpy(bool), found[both].to_numpy(bool)
+    return Audit(
+        Rate.of_grouped(person == verifier, frame["id"][both]),
+        (int((verifier & ~person).sum()), int((~person).sum())),
+        (int((~verifier & person).sum()), int(person.sum())),
+        cohen_kappa(person, verifier),
+    )
 
 
 def split_problems(problem: np.ndarray, seed: int) -> np.ndarray:

@@ -70,6 +70,7 @@ def threshold_findings(report: ThresholdReport) -> list[str]:
         *said,
         *_units(record),
         *_unlabelled(record),
+        *_audit(record),
         *_scores(report),
         *_calibrated(report),
         *_iterations(report),
@@ -109,6 +110,15 @@ def _unlabelled(record: dict[str, Any]) -> Iterator[str]:
             f"{without['rows']:,} of {without['of']:,} scored traces have no verdict, and no certificate "
             f"speaks for them (of the lowest, middle and highest third of scores: {thirds}).{at_worst}"
         )
+
+
+def _audit(record: dict[str, Any]) -> Iterator[str]:
+    if audit := record["audit"]:
+        kappa = "" if audit["kappa"] is None else f", kappa {audit['kappa']:.2f}"
+        yield f"A person and the verifier give the same verdict on {audit['same']}{kappa}."
+        if record["label"] != "person":
+            errors = {name: tuple(audit[name]) for name in ("false_accept", "false_reject")}
+            yield f"As an audit of the verifier that is verifier_errors={errors}."
 
 
 def _percent(value: float) -> str:

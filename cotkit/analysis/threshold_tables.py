@@ -17,7 +17,7 @@ from cotkit.analysis.certificate import Errors, conformal_holds, rogan_gladen
 from cotkit.analysis.distillation import interval_columns
 from cotkit.analysis.intervals import NAN, Auc, Rate, auc_interval
 from cotkit.analysis.paths import Path, lay_path
-from cotkit.analysis.scored_rows import SHARES, ScoredRows
+from cotkit.analysis.scored_rows import SHARES, Audit, ScoredRows
 
 if TYPE_CHECKING:
     import pandas
@@ -63,6 +63,8 @@ def data_card(data: ScoredRows, rows: pandas.DataFrame) -> pandas.DataFrame:
     lines = [("rows given", data.given)]
     lines += [(f"left out: {why}", count) for why, count in data.left_out.items() if count]
     lines += [(f"without {name}", count) for name, count in data.missing.items() if count]
+    lines += [(name, count) for name, count in data.failures.items() if count]
+    lines += [("person and verifier agree", str(data.audit.same))] if data.audit else []
     lines += [("left out: other iterations", len(rows) - len(tuned))] if len(rows) > len(tuned) else []
     lines += [("rows tuned on", len(tuned)), ("problems", tuned["problem"].nunique())]
     lines += [("right", f"{right.value:.2f} [{right.low:.2f}, {right.high:.2f}]")]
@@ -127,11 +129,10 @@ def rules_table(
         line |= interval_columns("kept", Rate.of_grouped(kept, problem)) | {"kept_n": int(kept.sum())}
         wrong_kept, right_lost = (kept & ~right).sum(), (right & ~kept).sum()
         line["cost_per_1000"] = 1000 * (costs[0] * wrong_kept + costs[1] * right_lost) / len(right)
-        tested = {
-            "certified": outcome.certified,
-            "p_value": outcome.p_value,
-        }  # six tests would be six chances
-        lines.append(line | (tested if name == chosen else {"certified": None, "p_value": NAN}))
+        tested = (
+            (outcome.certified, outcome.p_value) if name == chosen else (None, NAN)
+        )  # six are six chances
+        lines.append(line | dict(zip(("certified", "p_value"), tested, strict=True)))
     return pandas.DataFrame(lines)
 
 
@@ -200,21 +201,17 @@ def curves(
     import pandas
 
     part = bench.parts["outside"]
-    problem = np.unique(bench.problem[part], return_inverse=True)[1]
+    right, problem = bench.right[part], np.unique(bench.problem[part], return_inverse=True)[1]
     tables = []
     for name, path in bench.paths.items():
-        table = calibration.curve(
-            bench.steps[name][part], bench.right[part], problem, len(path), costs=costs, resamples=resamples
-        )
-        single = path.thresholds[:, 0] if path.thresholds.shape[1] == 1 else np.full(len(path), NAN)
-        table.insert(0, "rule", name)
-        table.insert(1, "chosen", name == chosen)
-        table.insert(
-            2, "picked", table["step"] == (-1 if outcomes[name].step is None else outcomes[name].step)
-        )
-        table.insert(3, "value", single)  # of a rule with one threshold
-        table.insert(4, "threshold", [path.in_words(step) for step in range(len(path))])
-        tables.append(table.assign(certified=outcomes[name].certified))
+        step, picked = bench.steps[name][part], outcomes[name].step
+        table = calibration.curve(step, right, problem, len(path), costs=costs, resamples=resamples)
+        found = auc_interval(-step, right, problem) if name == chosen else Auc(NAN, NAN, NAN, 0, 0)
+        single = path.thresholds[:, 0] if path.thresholds.shape[1] == 1 else NAN
+        first = {"rule": name, "chosen": name == chosen, "picked": table["step"].eq(picked)}
+        first |= {"value": single, "threshold": [path.in_words(at) for at in range(len(path))]}
+        first |= interval_columns("auc", found) | {"certified": outcomes[name].certified}
+        tables.append(pandas.DataFrame(first, table.index).join(table))
     return pandas.concat(tables, ignore_index=True)
 
 
@@ -222,23 +219,15 @@ def reliability_table(bench: Bench) -> pandas.DataFrame:
     """Every score, and their mean where there are several."""
     import pandas
 
-    tune, outside = bench.parts["tune"], bench.parts["outside"]
+    tune, outside, right = bench.parts["tune"], bench.parts["outside"], bench.right
     named = {column: bench.scores[:, at] for at, column in enumerate(bench.columns)}
     if len(named) > 1:
         named["mean of the scores"] = bench.scores.mean(axis=1)
-    tables = [
-        calibration.reliability(
-            values[tune],
-            bench.right[tune],
-            values[outside],
-            bench.right[outside],
-            bench.problem[outside],
-            held_out=not tune.all(),
-        ).assign(score=name)
-        for name, values in named.items()
-    ]
-    found = pandas.concat(tables, ignore_index=True)
-    return found[["score", *found.columns.drop("score")]]
+    tables = {}
+    for name, values in named.items():
+        others = values[outside], right[outside], bench.problem[outside]
+        tables[name] = calibration.reliability(values[tune], right[tune], *others, held_out=not tune.all())
+    return pandas.concat(tables, names=["score"]).reset_index("score").reset_index(drop=True)
 
 
 def by_iteration(
@@ -271,8 +260,11 @@ def by_iteration(
     return pandas.DataFrame(lines)
 
 
-def agreement_table(bench: Bench, resamples: int) -> pandas.DataFrame:
-    """Decisions cut each score where it separates right from wrong best on the tune split (Youden's J)."""
+def agreement_table(bench: Bench, resamples: int, audit: Audit | None) -> pandas.DataFrame:
+    """Decisions cut each score where it separates right from wrong best on the tune split (Youden's J). The
+    last line is of a person and the verifier, where both decided some traces."""
+    import pandas
+
     tune, outside = bench.parts["tune"], bench.parts["outside"]
     right, cuts = bench.right[tune], {}
     for at, column in enumerate(bench.columns):
@@ -283,28 +275,23 @@ def agreement_table(bench: Bench, resamples: int) -> pandas.DataFrame:
         cuts[column] = float(path.thresholds[np.argmax(gain), 0])
     named = {column: bench.scores[outside, at] for at, column in enumerate(bench.columns)}
     problem = np.unique(bench.problem[outside], return_inverse=True)[1]
-    return agreement(named, cuts, bench.right[outside], problem, resamples=min(resamples, 200))
+    found = agreement(named, cuts, bench.right[outside], problem, resamples=min(resamples, 200))
+    if audit is None:
+        return found
+    line = {"first": "person", "second": "verifier", "measure": "same verdict", "n": audit.same.n}
+    return pandas.concat([found, pandas.DataFrame([line | interval_columns("value", audit.same)])])
 
 
 def length_table(bench: Bench) -> pandas.DataFrame:
     import pandas
 
-    known = ~np.isnan(bench.length)
-    columns = ["score", "slope", "slope_low", "slope_high", "n"]
-    if not known.any():
-        return pandas.DataFrame(columns=columns)
+    lines, known = [], ~np.isnan(bench.length)
     problem = np.unique(bench.problem[known], return_inverse=True)[1]
-    lines = [
-        (
-            column,
-            *calibration.length_slope(
-                bench.scores[known, at], bench.length[known], bench.right[known], problem
-            ),
-            int(known.sum()),
-        )
-        for at, column in enumerate(bench.columns)
-    ]
-    return pandas.DataFrame(lines, columns=columns)
+    for at, column in enumerate(bench.columns if known.any() else ()):
+        against = bench.length[known], bench.right[known], problem
+        slope = calibration.length_slope(bench.scores[known, at], *against)
+        lines.append((column, *slope, int(known.sum())))
+    return pandas.DataFrame(lines, columns=["score", "slope", "slope_low", "slope_high", "n"])
 
 
 def threshold_grid(rows: pandas.DataFrame, first: str, second: str, levels: int = 11) -> pandas.DataFrame:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import datetime
 import html
-import json
 import math
 import numbers
 import os
@@ -39,7 +38,7 @@ from cotkit.analysis.certificate import (
     planned_start,
 )
 from cotkit.analysis.intervals import Rate, kish
-from cotkit.analysis.paths import RULES, Path, lay_path
+from cotkit.analysis.paths import Path, lay_path
 from cotkit.analysis.scored_rows import (
     LEAST_PROBLEMS,
     LEAST_ROWS,
@@ -51,7 +50,8 @@ from cotkit.analysis.scored_rows import (
 )
 from cotkit.analysis.threshold_findings import reason, threshold_findings
 from cotkit.analysis.threshold_tables import Bench, Outcome
-from cotkit.whole import whole_file
+from cotkit.rules import RULES
+from cotkit.runs import write_json
 
 if TYPE_CHECKING:
     import pandas
@@ -78,7 +78,8 @@ class ThresholdReport:
     reliability   one line a score, calibration and bin: predicted, right, n, brier, ece, base_brier
     by_iteration  one line an iteration, and one for the best of several drafts: precision and kept share at
                   the chosen threshold, outside the tune split
-    agreement     one line a pair: first, second, measure (kappa, weighted kappa, alpha), value, n
+    agreement     one line a pair: first, second, measure (kappa, weighted kappa, alpha), value, n; and, where
+                  a person labelled some, "same verdict" of person and verifier
     length        one line a score: slope a doubling of the length at equal verdict
     record        what `save` writes; among it report.precision (every trace counts) and, where problems have
                   different numbers of traces, report.precision_by_problem (one trace a problem); unlabelled
@@ -107,9 +108,7 @@ class ThresholdReport:
     def save(self, path: str | os.PathLike[str]) -> pathlib.Path:
         """Write thresholds.json, which `distill(score_threshold=path)` takes."""
         path = pathlib.Path(path).expanduser()
-        text = json.dumps(self.record, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-        with whole_file(path) as temporary:
-            temporary.write_text(text, encoding="utf-8", newline="\n")
+        write_json(path, self.record)
         return path
 
     def __repr__(self) -> str:
@@ -141,7 +140,8 @@ def tune_thresholds(
 
     frame: a Run, several Runs of one judge, a DataFrame (`candidates_frame`), or a file (`scored_frame`).
     score_columns: the score columns, on any scale (default: every `score_<dimension>` that has values).
-    label: True, False or missing. group: the problem of a row; None = every row is a problem of its own.
+    label: True, False or missing; "person" = what a person said of a run's traces in a TraceBrowser (good,
+        bad; unsure = missing). group: the problem of a row; None = every row is a problem of its own.
     target_precision, delta: of the kept traces at least this share is right; wrong with chance `delta`.
     rule: "all" (every score reaches its own threshold), "any", "mean", "min", "median", "logistic" (learned
         weights), or "best": the one that keeps most on the tune split.
@@ -155,12 +155,14 @@ def tune_thresholds(
 
     Raises ValueError for options that cannot work and data that cannot be read (see `scored_rows`).
     """
-    _check_options(target_precision, delta, rule, iteration, costs, verifier_errors, resamples, seed)
+    shares = {"target_precision": target_precision, "delta": delta}
+    counts = {"iteration": (iteration or 0, 0), "resamples": (resamples, 2), "seed": (seed, 0)}
+    _check_options(rule, (1, 1) if costs is None else costs, verifier_errors, shares, counts)
     costs = costs or (1.0, (1 - target_precision) / target_precision)
     target, test_delta = apparent_target(target_precision, verifier_errors, delta)
     data = scored_rows(frame, score_columns, label, group, judge)
     rows, refusal = _split(data, iteration, seed)
-    bench = _bench(data, rows)
+    bench = _bench(data, rows, RULES if len(data.columns) > 1 else ("all",))
     chosen = _best_rule(bench, target, seed) if rule == "best" else "all" if len(data.columns) == 1 else rule
     if chosen not in bench.paths:
         needs = "three scores" if rule == "median" else "more right and wrong rows to learn weights"
@@ -173,10 +175,12 @@ def tune_thresholds(
     record = _record(data, bench, path, outcome, rules.set_index("rule").loc[chosen], refusal)
     record |= {"target_precision": float(target_precision), "delta": float(delta), "seed": int(seed)}
     record["unlabelled"] = tables.unlabelled(data, bench, path, outcome.step, iteration)
+    record["label"], record["audit"] = label, data.audit and data.audit.describe()
     record["verifier_errors"] = verifier_errors and {k: [*map(int, v)] for k, v in verifier_errors.items()}
     record["valid_for"] = {
         "iteration": data.iterations if iteration is None or not data.iterations else [int(iteration)],
         "task": task or ", ".join(data.types[:8]) or None,
+        "types": data.types,  # of the problems: a run on others is warned
         "traces": "as drawn, not the best of several",
     }
     words = path.in_words(outcome.step) if outcome.step is not None else ""
@@ -190,37 +194,45 @@ def tune_thresholds(
         curve=tables.curves(bench, outcomes, chosen, costs, resamples),
         reliability=tables.reliability_table(bench),
         by_iteration=tables.by_iteration(rows, data.columns, path, outcome.step),
-        agreement=tables.agreement_table(bench, resamples),
+        agreement=tables.agreement_table(bench, resamples, data.audit),
         length=tables.length_table(bench),
         record=record,
     )
 
 
+def describe_scores(
+    frame: Any,
+    score_columns: Sequence[str],
+    label: str = "correct",
+    group: str | None = "id",
+    *,
+    iteration: int | None = 0,
+    resamples: int = 400,
+    seed: int = 0,
+) -> tuple[pandas.DataFrame, pandas.DataFrame, pandas.DataFrame]:
+    """`rows`, `scores` and `agreement` of a ThresholdReport, for scores that no threshold is wanted of; the
+    options are those of `tune_thresholds`."""
+    data = scored_rows(frame, score_columns, label, group, None)
+    rows, _ = _split(data, iteration, seed)
+    bench = _bench(data, rows, ())
+    agreement = tables.agreement_table(bench, resamples, data.audit)
+    return rows, tables.scores_table(bench, data.missing), agreement
+
+
 def _check_options(
-    target: float,
-    delta: float,
-    rule: str,
-    iteration: int | None,
-    costs: tuple[float, float] | None,
-    errors: Errors | None,
-    resamples: int,
-    seed: int,
+    rule: str, costs: Any, errors: Errors | None, shares: Mapping[str, Any], counts: Mapping[str, tuple]
 ) -> None:
-    for name, value in (("target_precision", target), ("delta", delta)):
+    """`counts`: {name: (value, the least it may be)}."""
+    for name, value in shares.items():
         if not _is(numbers.Real, value) or not 0 < value < 1:
             raise ValueError(f"{name} must lie between 0 and 1, for instance 0.9, got {value!r}")
     if rule not in (*RULES, "best"):
         raise ValueError(f"unknown rule {rule!r}: use 'best' or one of {', '.join(RULES)}")
-    for name, value, least in (("iteration", iteration, 0), ("resamples", resamples, 2), ("seed", seed, 0)):
-        if (value is None and name != "iteration") or (
-            value is not None and not (_is(numbers.Integral, value) and value >= least)
-        ):
+    for name, (value, least) in counts.items():
+        if not (_is(numbers.Integral, value) and value >= least):
             raise ValueError(f"{name} must be a whole number from {least} on, got {value!r}")
-    if costs is not None and not (
-        isinstance(costs, (tuple, list))
-        and len(costs) == 2
-        and all(_is(numbers.Real, cost) and 0 <= cost < math.inf for cost in costs)
-    ):
+    pair = isinstance(costs, (tuple, list)) and len(costs) == 2
+    if not pair or not all(_is(numbers.Real, cost) and 0 <= cost < math.inf for cost in costs):
         raise ValueError(f"costs must be (of a wrong trace kept, of a right one lost), got {costs!r}")
     check_errors(errors)
 
@@ -253,16 +265,13 @@ def _split(data: ScoredRows, iteration: int | None, seed: int) -> tuple[pandas.D
     ), refusal
 
 
-def _bench(data: ScoredRows, rows: pandas.DataFrame) -> Bench:
+def _bench(data: ScoredRows, rows: pandas.DataFrame, rules: Sequence[str]) -> Bench:
     tuned = rows[rows["tuned"]]
     scores, right = tuned[data.columns].to_numpy(float), tuned["right"].to_numpy(bool)
     split = tuned["split"].to_numpy(str)
     parts = {part: (split == part) | (split == "all") for part in SHARES}
     parts["outside"] = (split != "tune") | (split == "all")
-    found = {
-        name: lay_path(name, scores[parts["tune"]], right[parts["tune"]], data.names)
-        for name in (RULES if len(data.columns) > 1 else ("all",))
-    }
+    found = {name: lay_path(name, scores[parts["tune"]], right[parts["tune"]], data.names) for name in rules}
     paths = {name: path for name, path in found.items() if path is not None}
     return Bench(
         columns=data.columns,
@@ -307,12 +316,13 @@ def _certify(bench: Bench, name: str, picks: np.ndarray, target: float, delta: f
     behind = kept >= min(LEAST_KEPT, kept[-1])
     guess = int(naive_step(right, np.where(behind, kept, 0), target))
     best = np.argmax(np.where(behind, right / np.maximum(kept, 1), -1))
-    start, _ = planned_start(right, kept, len(picks) / tune.sum(), target, delta)
+    start = planned_start(right, kept, len(picks) / tune.sum(), target, delta)
     good, tested = _counted(step[picks], bench.right[picks], steps)
     last, p = fixed_sequence(tested - good, tested, target, delta, start)
     certified = bool(len(picks) and last >= 0)
     at = int(last) if certified else guess
     shown = at if at >= 0 else int(start)
+    needed = None if certified or guess < 0 else labels_needed(right[behind], kept[behind], target, delta)
     return Outcome(
         step=at if at >= 0 else None,
         certified=certified,
@@ -321,17 +331,8 @@ def _certify(bench: Bench, name: str, picks: np.ndarray, target: float, delta: f
         kept=int(tested[shown]),
         wrong=int(tested[shown] - good[shown]),
         best=(int(right[best]), int(kept[best])),
-        labels_needed=None
-        if certified or guess < 0
-        else _labels_needed(right[behind], kept[behind], target, delta),
+        labels_needed=needed and math.ceil(needed / SHARES["certify"]),
     )
-
-
-def _labels_needed(right: np.ndarray, kept: np.ndarray, target: float, delta: float) -> int | None:
-    """Labelled problems for a certificate at the step of the tune split that needs fewest of them."""
-    needed = [labels_needed((r + 0.5) / (k + 1), target, delta) for r, k in zip(right, kept, strict=True)]
-    totals = [n * kept[-1] / k / SHARES["certify"] for n, k in zip(needed, kept, strict=True) if n]
-    return math.ceil(min(totals)) if totals else None
 
 
 def _record(

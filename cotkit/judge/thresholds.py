@@ -5,8 +5,7 @@
     "thresholds.json"            what `tune_thresholds` found, with its rule, for the judge it was tuned on
     None                         scores are recorded and decide nothing
 
-A threshold is reached at equality; differences below 1e-9 do not count, so that a mean of 0.7 in floating
-point is 0.7.
+How scores are held against them is told in cotkit/rules.py.
 """
 
 from __future__ import annotations
@@ -17,20 +16,19 @@ import math
 import numbers
 import os
 import pathlib
-import statistics
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-Rule = Literal["all", "mean"]
-TUNED_RULES = ("all", "any", "mean", "min", "median", "logistic")  # what a thresholds.json may name
+from cotkit.rules import RULES, TOLERANCE, combined
+from cotkit.shown import Shown
 
-TOLERANCE = 1e-9
+Rule = Literal["all", "mean"]
 
 
 @dataclass(frozen=True)
-class Thresholds:
+class Thresholds(Shown):
     """Made by `parse` or `for_judge`. `limit` is a float for all dimensions, a dict by dimension, or None.
     Of a thresholds.json, `dimension_names` are those it was tuned on, `weights` and `intercept` the learned
     ones of rule "logistic", and `certificate` what is recorded about it."""
@@ -91,14 +89,15 @@ class Thresholds:
         *,
         max_iterations: int = 0,
         num_generations: int = 1,
+        types: Collection[str] = (),
     ) -> Thresholds:
         """`parse` with the dimensions and the range of a judge; also takes the path of a thresholds.json, or
         what is in it.
 
         A file that was tuned on another judge (its prompt, model, dimensions) is refused: ValueError. A file
-        without a certificate, one that does not say which judge it is for, and one for first drafts where
-        `max_iterations` rewrites them or the best of `num_generations` is taken, warns; `describe()` records
-        the warnings.
+        without a certificate, one that does not say which judge it is for, one tuned on problems of other
+        `types`, and one for first drafts where `max_iterations` rewrites them or the best of
+        `num_generations` is taken, warns; `describe()` records the warnings.
         """
         names, score_range = judge.dimension_names, getattr(judge, "score_range", "auto")
         if not _is_tuned(score_threshold):
@@ -118,7 +117,7 @@ class Thresholds:
         learned = {"intercept": tuned.get("intercept", 0.0), **(tuned.get("weights") or {})}
         for name, value in learned.items():
             _number(value, f"{source}: {name}", None)
-        doubts = _doubts(tuned, max_iterations, num_generations)
+        doubts = _doubts(tuned, max_iterations, num_generations, types)
         for doubt in doubts:
             warnings.warn(f"{source}: {doubt}", stacklevel=2)
         recorded = ("certified", "target_precision", "delta", "p_value", "n", "data_hash", "valid_for")
@@ -134,13 +133,26 @@ class Thresholds:
         """
         if self.limit is None:
             return True
-        if not self._complete(scores):
-            return None
-        return not self._short(scores)
+        return not self.shortfalls(scores) if self._complete(scores) else None
 
     def shortfalls(self, scores: Mapping[str, float] | None) -> dict[str, tuple[float, float]]:
         """{dimension: (score, needed)} for all that fell short ("mean" under rule="mean")."""
-        return self._short(scores) if scores and self.limit is not None else {}
+        if not scores or self.limit is None:
+            return {}
+        needed = self.limit if isinstance(self.limit, dict) else dict.fromkeys(scores, self.limit)
+        if self.rule in ("mean", "median", "logistic"):
+            over = self.dimension_names or tuple(scores)
+            if not all(name in scores for name in over):
+                return {}
+            weights = [self.weights[name] for name in over] if self.weights else None
+            one = combined(self.rule, [scores[name] for name in over], weights, self.intercept)
+            scores, needed = {self.rule: float(one)}, {self.rule: self.limit}
+        short = {
+            name: (scores[name], limit)
+            for name, limit in needed.items()
+            if name in scores and not scores[name] >= limit - TOLERANCE
+        }
+        return {} if self.rule == "any" and len(short) < len(needed) else short
 
     def feedback(self, scores: Mapping[str, float] | None) -> str:
         """What fell short and by how much; "" when nothing did."""
@@ -162,29 +174,6 @@ class Thresholds:
                 _check_names(self.limit, tuple(scores))
             return all(name in scores for name in self.limit)
         return all(name in scores for name in self.dimension_names or ())
-
-    def _short(self, scores: Mapping[str, float]) -> dict[str, tuple[float, float]]:
-        if self.rule in ("mean", "median", "logistic"):
-            needed = {self.rule: self.limit}
-            scores = {self.rule: self._combined([scores[n] for n in self.dimension_names or scores])}
-        elif isinstance(self.limit, dict):
-            needed = self.limit
-        else:
-            needed = dict.fromkeys(scores, self.limit)
-        short = {
-            name: (scores[name], limit)
-            for name, limit in needed.items()
-            if name in scores and not scores[name] >= limit - TOLERANCE
-        }
-        return {} if self.rule == "any" and len(short) < len(needed) else short
-
-    def _combined(self, scores: list[float]) -> float:
-        if self.rule == "logistic":
-            total = self.intercept + sum(
-                self.weights[name] * score for name, score in zip(self.dimension_names, scores, strict=True)
-            )
-            return 1 / (1 + math.exp(-max(total, -700.0)))
-        return statistics.median(scores) if self.rule == "median" else sum(scores) / len(scores)
 
 
 def _is_tuned(given: Any) -> bool:
@@ -212,8 +201,8 @@ def _read(given: Any) -> tuple[dict[str, Any], str]:
     if given.get("schema_version") != 1:
         raise ValueError(f"{source} has schema_version {given.get('schema_version')!r}; this cotkit reads 1")
     rule, limits = given["rule"], given["thresholds"]
-    if rule not in TUNED_RULES:
-        raise ValueError(f"{source} names the rule {rule!r}; known: {', '.join(TUNED_RULES)}")
+    if rule not in RULES:
+        raise ValueError(f"{source} names the rule {rule!r}; known: {', '.join(RULES)}")
     if limits is None:
         raise ValueError(f"{source} holds no threshold: {given.get('reason')}")
     named = rule in ("all", "any", "min")
@@ -248,8 +237,12 @@ def _identity(description: Any) -> Any:
     return [_identity(one) for one in description] if isinstance(description, (list, tuple)) else description
 
 
-def _doubts(tuned: Mapping[str, Any], max_iterations: int, num_generations: int) -> list[str]:
+def _doubts(
+    tuned: Mapping[str, Any], max_iterations: int, num_generations: int, types: Collection[str]
+) -> list[str]:
     valid = tuned.get("valid_for") or {}
+    known = valid.get("types") or [task for task in [valid.get("task")] if task]
+    new = sorted(set(types) - set(known)) if known else []
     iterations, run = valid.get("iteration") or [0], range(max_iterations + 1)
     others = [at for at in run if at not in iterations]
     few, many = (tuned.get("n") or {}).get("traces_a_problem", (1, 1))
@@ -266,6 +259,10 @@ def _doubts(tuned: Mapping[str, Any], max_iterations: int, num_generations: int)
         )
         takes = "takes first drafts too" if 0 in others else refines
         found.append(f"it was tuned on iteration {', '.join(map(str, iterations))}, but this run {takes}")
+    if new:
+        found.append(
+            f"it was tuned on problems of type {', '.join(known)}; this run also has {', '.join(new)}"
+        )
     if few < many:
         found.append(f"its problems had {few} to {many} traces, and it counts each problem once")
     if without["rows"] > 0.02 * without["of"]:

@@ -40,6 +40,8 @@ class Prompt:
             raise ValueError(f"prompt {name!r}, line {error.lineno} of a message: {error.message}") from None
         if not self._parts:
             raise ValueError(f"prompt {name!r} is empty")
+        for _, template in self._parts:
+            template.globals = dict(template.globals)  # a ChainMap takes as long as all of the rendering
 
     def __reduce__(self) -> tuple[type[Prompt], tuple[str, str]]:
         return Prompt, (self.name, self.source)

@@ -1,4 +1,4 @@
-"""Kappa and alpha are the libraries' on shared cases, also weighted, and carry intervals."""
+"""Kappa and alpha are the libraries' on shared cases, and carry intervals."""
 
 from __future__ import annotations
 
@@ -32,16 +32,6 @@ def test_alpha_is_krippendorffs(level, missing):
     table = raters(missing=missing)
     expected = krippendorff.alpha(table.T, level_of_measurement=level)
     assert krippendorff_alpha(table, level) == pytest.approx(expected)
-
-
-def test_weights_count_rows_again():
-    table, weights = raters(missing=0.2), np.random.default_rng(1).integers(0, 4, 300)
-    again = np.repeat(table, weights, axis=0)
-    assert krippendorff_alpha(table, weights=weights) == pytest.approx(krippendorff_alpha(again))
-    a, b, _ = raters().T
-    ra, rb = np.repeat(a, weights), np.repeat(b, weights)
-    assert cohen_kappa(a > 5, b > 5, weights) == pytest.approx(cohen_kappa(ra > 5, rb > 5))
-    assert weighted_kappa(a, b, weights) == pytest.approx(weighted_kappa(ra, rb))
 
 
 def test_scores_that_never_differ_have_no_kappa():

@@ -8,7 +8,8 @@ from sklearn.linear_model import LinearRegression
 from sklearn.metrics import brier_score_loss, precision_recall_curve, roc_auc_score, roc_curve
 
 from cotkit.analysis import calibration
-from cotkit.analysis.paths import RULES, lay_path
+from cotkit.analysis.paths import lay_path
+from cotkit.rules import RULES
 
 
 def drawn(n=600, seed=0, drafts=3):

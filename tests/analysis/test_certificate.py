@@ -17,6 +17,7 @@ from cotkit.analysis.certificate import (
     labels_needed,
     naive_step,
     planned_start,
+    power,
     rogan_gladen,
 )
 from cotkit.analysis.scored_rows import one_a_problem, scored_rows, split_problems
@@ -38,23 +39,22 @@ def test_the_certified_threshold_misses_its_target_at_most_delta_of_the_time_and
     assert (certified["missed_low"] <= certified["missed"]).all()
 
 
-def benches(frame, problems, repeats, columns=None):
+def benches(frame, problems, repeats, columns=None, rule="all"):
     """The arrays of `repeats` data sets of so many problems, cut from one frame."""
     data = scored_rows(frame, columns, "correct", "id", None)
     size = problems * len(frame) // frame["id"].nunique()
     for seed in range(repeats):
         part = dataclasses.replace(data, frame=data.frame[seed * size : (seed + 1) * size])
-        bench = tuning._bench(part, tuning._split(part, 0, seed)[0])
+        bench = tuning._bench(part, tuning._split(part, 0, seed)[0], (rule,))
         picks = np.flatnonzero(bench.parts["certify"])
         yield bench, picks[one_a_problem(bench.problem[picks], seed)]
 
 
 @pytest.mark.parametrize("rule", ["mean", "all"])
-def test_the_whole_procedure_keeps_its_promise_with_several_traces_a_problem(monkeypatch, rule):
-    monkeypatch.setattr(tuning, "RULES", (rule,))
+def test_the_whole_procedure_keeps_its_promise_with_several_traces_a_problem(rule):
     repeats, columns, missed, found = 200, ["score_correctness", "score_clarity"], 0, 0
     truth = scored(20_000, 1, seed=1, power=(1.2, 1.0))
-    for bench, picks in benches(scored(150 * repeats, 3, power=(1.2, 1.0)), 150, repeats):
+    for bench, picks in benches(scored(150 * repeats, 3, power=(1.2, 1.0)), 150, repeats, rule=rule):
         outcome = tuning._certify(bench, rule, picks, 0.8, DELTA)
         if outcome.certified:
             found += 1
@@ -95,13 +95,18 @@ def test_nothing_kept_certifies_nothing():
 
 def test_the_sequence_starts_where_it_can_pass():
     right, kept = np.array([2, 40, 78, 150]), np.array([2, 40, 80, 200])
-    start, power = planned_start(right, kept, 1.0, 0.9, DELTA)
-    assert power[0] == 0 and power[1] > 0.8 and start in (1, 2)
+    chance = power(right, kept, 1.0, 0.9, DELTA)
+    assert chance[0] == 0 and chance[1] > 0.8 and planned_start(right, kept, 1.0, 0.9, DELTA) in (1, 2)
+
+
+def counted(precision, kept=1e9):
+    """A tune split so large that its one step's precision is known."""
+    return np.array([precision * kept]), np.array([kept])
 
 
 @pytest.mark.parametrize("precision", [0.92, 0.95, 0.99])
 def test_the_labels_needed_give_the_power_they_say(precision):
-    n = labels_needed(precision, 0.9, DELTA)
+    n = labels_needed(*counted(precision), 0.9, DELTA)
     rng = np.random.default_rng(0)
     wrong = rng.binomial(n, 1 - precision, 4000)
     passed = (binom.cdf(wrong, n, 0.1) <= DELTA).mean()
@@ -110,7 +115,7 @@ def test_the_labels_needed_give_the_power_they_say(precision):
 
 @pytest.mark.parametrize("precision", [0.5, 0.9, 0.9000001])
 def test_no_number_of_labels_suffices_at_or_below_the_target(precision):
-    assert labels_needed(precision, 0.9, DELTA) is None
+    assert labels_needed(*counted(precision), 0.9, DELTA) is None
 
 
 @pytest.mark.parametrize("grows", [True, False])

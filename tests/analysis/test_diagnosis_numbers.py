@@ -7,9 +7,21 @@ import math
 import numpy as np
 import pandas
 import pytest
+from scored import scored as threshold_rows
 from synthetic_rows import candidate, row
 
-from cotkit.analysis import diagnosis, figures, judge_scores, panel_weights
+from cotkit.analysis import (
+    auc,
+    candidates_frame,
+    describe_scores,
+    diagnosis,
+    figures,
+    judge_scores,
+    panel_scores,
+    panel_table,
+    panel_weights,
+    tune_thresholds,
+)
 from cotkit.records import Judgement
 
 RNG = np.random.default_rng(7)
@@ -165,6 +177,45 @@ def test_weights_that_cannot_be_learned_are_refused():
         panel_weights(panel_rows(12), ["good", "bad"])
     with pytest.raises(ValueError, match="nothing to weigh"):
         panel_weights(panel_rows(), ["wrong"])
+
+
+def test_ways_to_combine_judges_are_counted_where_weights_were_not_learned():
+    rows = panel_rows(300)
+    frame = candidates_frame(rows)
+    names = ["good", "bad", "wrong"]
+    report = tune_thresholds(frame, resamples=2)
+    table = panel_table(report, rows).set_index("way")
+    assert list(table.index) == [*names, "median", "majority", "min", "mean", "learned weights"]
+    assert (table["n"] == 180).all() and table["auc"].between(table["auc_low"], table["auc_high"]).all()
+    outside = set(report.rows.loc[report.rows["split"] != "tune", "id"])
+    scores = judge_scores([r for r in rows if r.id in outside])
+    table_of = scores[scores["judge"] != "panel"].pivot(index="trace", columns="judge", values="score")
+    right = scores.groupby("trace")["correct"].first().reindex(table_of.index).to_numpy(bool)
+    assert table["auc"]["median"] == pytest.approx(auc(table_of.median(axis=1).to_numpy(), right))
+    assert table["auc"]["majority"] == table["auc"]["median"]  # of three
+    assert table["auc"]["learned weights"] > table["auc"]["mean"] > table["auc"]["wrong"]
+    tune = set(report.rows.loc[report.rows["split"] == "tune", "id"])
+    weights = panel_weights(rows, names, tune)
+    assert table["weights"]["learned weights"] == ", ".join(f"{n} {w:.2f}" for n, w in weights.items())
+
+
+def test_the_members_of_a_panel_are_compared_trace_by_trace():
+    rows = panel_rows(100)
+    members = panel_scores(rows)
+    assert list(members.columns) == ["id", "correct", "good", "bad", "wrong"] and len(members) == 100
+    _, scores, agreement = describe_scores(members, ["good", "bad", "wrong"], resamples=20)
+    assert scores["reading"].tolist()[0] == "ranks right above wrong"
+    assert agreement["measure"].value_counts().to_dict() == {"kappa": 6, "weighted kappa": 3, "alpha": 1}
+    assert panel_scores([row(1, [candidate(scores={"a": 1.0})])]).empty  # one judge is no panel
+
+
+def test_scores_of_a_file_are_combined_where_they_lie_on_one_scale():
+    frame = threshold_rows(200, 1)
+    ways = panel_table(tune_thresholds(frame, resamples=2))["way"].tolist()
+    assert ways[:3] == ["score_correctness", "score_clarity", "score_form"] and "median" in ways
+    frame["score_form"] *= 10
+    assert panel_table(tune_thresholds(frame, resamples=2)).empty
+    assert panel_table(tune_thresholds(frame, ["score_clarity"], resamples=2)).empty
 
 
 def test_the_figure_says_what_it_shows():

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import math
 
+import pandas
 import pytest
 from synthetic_rows import candidate, make_rows, row
 
-from cotkit.analysis import candidates_frame, scored_frame, self_consistency
+from cotkit.analysis import candidates_frame, scored_frame, self_consistency, tune_thresholds
+from cotkit.runs import RunFolder, add_label, open_run
 
 
 def shares(*rows):
@@ -103,8 +106,6 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
 
 
 def test_runs_stand_below_each_other_by_name(tmp_path):
-    from cotkit.runs import RunFolder
-
     for name, seed in (("one", 0), ("two", 1)):
         with RunFolder(tmp_path / name, {"seed": seed}) as folder:
             for made in make_rows(6, seed=seed, endpoint_fails=0):
@@ -135,8 +136,6 @@ def test_what_is_neither_run_nor_file_of_rows_is_told_what_is(tmp_path):
 
 
 def test_runs_of_different_judges_are_not_put_together(tmp_path):
-    from cotkit.runs import RunFolder
-
     for name in ("one", "two"):
         with RunFolder(tmp_path / name, {"judge": {"name": name}}) as folder:
             for made in make_rows(6, endpoint_fails=0):
@@ -144,3 +143,116 @@ def test_runs_of_different_judges_are_not_put_together(tmp_path):
     with pytest.raises(ValueError, match=r"not judged alike \(one, two\)"):
         scored_frame([tmp_path / "one", tmp_path / "two"])
     assert scored_frame([tmp_path / "one"]).attrs["judge"] == {"name": "one"}
+
+
+LINE = '{"id": "a", "correct": %s, "score_a": %s}\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        (
+            "rows.csv",
+            'id,correct,score_a,trace\na,1,0.5,"two\nlines"\n\nb,0,high,x\n',
+            "line 5, column 'score_a'",
+        ),
+        ("rows.csv", "id,correct,score_a\na,1,0.5\nb,maybe,0.5\n", "line 3, column 'correct'"),
+        ("rows.csv", "id,correct,score_a\na,1,0.5\n,0,0.5\n", "line 3, column 'id'"),
+        (
+            "rows.jsonl",
+            LINE % ("true", "0.5") + "\n\n" + LINE % ("false", '"high"'),
+            "line 4, column 'score_a'",
+        ),
+        ("rows.parquet", LINE % ("true", "0.5") + LINE % ('"maybe"', "0.5"), "row 1, column 'correct'"),
+    ],
+)
+def test_a_wrong_value_is_named_by_file_and_line(name, content, says, tmp_path):
+    path = tmp_path / name
+    if path.suffix == ".parquet":
+        pandas.read_json(io.StringIO(content), lines=True).astype(str).to_parquet(path)
+    else:
+        path.write_text(content)
+    with pytest.raises(ValueError) as caught:
+        tune_thresholds(path)
+    assert f"{path}, {says}" in str(caught.value)
+
+
+def test_rows_that_no_longer_stand_as_in_their_file_are_named_by_their_place(tmp_path):
+    (tmp_path / "rows.csv").write_text("id,correct,score_a\na,1,0.5\nb,1,high\n")
+    frame = scored_frame(tmp_path / "rows.csv")
+    for changed in (frame.iloc[::-1], frame[1:], frame[1:].reset_index(drop=True)):
+        with pytest.raises(ValueError, match=r"^row 0, column 'score_a'"):
+            tune_thresholds(changed)
+
+
+@pytest.fixture
+def labelled(tmp_path):
+    """A run of 80 problems with three drafts each. A person called half of the traces good or bad, mostly as
+    the verifier does, and was unsure of one."""
+    with RunFolder(tmp_path / "run", {"judge": {"name": "steps"}}) as folder:
+        for made in make_rows(80, seed=3, judge_power=0.5, endpoint_fails=0):
+            folder.append(made)
+    run = open_run(tmp_path / "run")
+    said = {}
+    for made in run.records():
+        for number, trace in enumerate(made.candidates):
+            correct = trace.verdict.correct
+            if made.index % 2 == 0 and correct is not None and not trace.rationalized:
+                said[made.id, number] = correct != (made.index % 20 == 0)
+                add_label(run, made.id, number, "good" if said[made.id, number] else "bad")
+    unsure = next(iter(said))
+    add_label(run, *unsure, "unsure")
+    del said[unsure]
+    return run, said
+
+
+def test_what_a_person_said_is_ground_truth_where_it_is_asked_for(labelled):
+    run, said = labelled
+    frame = scored_frame(run)
+    keys = list(zip(frame["id"], frame["candidate"], strict=True))
+    assert {key: bool(v) for key, v in zip(keys, frame["person"], strict=True) if not pandas.isna(v)} == said
+    report = tune_thresholds(run, label="person", iteration=None, target_precision=0.6, resamples=2)
+    scored = frame["score_arithmetic"].notna() & frame["person"].notna() & ~frame["rationalized"]
+    assert len(report.rows) == scored.sum() and report.record["label"] == "person"
+    assert report.rows["right"].sum() == (frame["person"][scored] == True).sum()  # noqa: E712
+
+
+@pytest.mark.parametrize("label", ["correct", "person"])
+def test_person_and_verifier_are_compared(labelled, label):
+    run, _ = labelled
+    frame = scored_frame(run)
+    both = frame[frame["person"].notna() & frame["correct"].notna() & ~frame["rationalized"]]
+    report = tune_thresholds(run, label=label, iteration=None, target_precision=0.6, resamples=2)
+    line = report.agreement[report.agreement["measure"] == "same verdict"].iloc[0]
+    assert line["n"] == len(both) and line["value"] == (both["person"] == both["correct"]).mean()
+    assert line["value_low"] < line["value"] < line["value_high"]
+    accepted = int((both["correct"] & ~both["person"]).sum())
+    assert report.record["audit"]["false_accept"] == [accepted, int((~both["person"]).sum())]
+    sentences = " ".join(report.findings())
+    assert (
+        f"the same verdict on {(both['person'] == both['correct']).sum()} of {len(both)} traces" in sentences
+    )
+    assert ("verifier_errors={'false_accept'" in sentences) == (label == "correct")
+    assert "person and verifier agree" in set(report.data_card["item"])
+
+
+def test_a_run_that_nobody_labelled_says_how_to(tmp_path):
+    with RunFolder(tmp_path / "run", {}) as folder:
+        for made in make_rows(6, endpoint_fails=0):
+            folder.append(made)
+    with pytest.raises(ValueError, match=r"TraceBrowser\(run\)"):
+        tune_thresholds(tmp_path / "run", label="person")
+    assert "audit" in tune_thresholds(tmp_path / "run", iteration=None, resamples=2).record
+    with pytest.raises(ValueError, match=r"no column 'person'.*TraceBrowser\(run\)"):
+        tune_thresholds(pandas.DataFrame({"id": [1], "correct": [1], "score_a": [1]}), label="person")
+
+
+def test_failed_answers_and_judgements_are_on_the_data_card():
+    failed = candidate(True, judged=True)
+    failed.judgement.error = "parse: score 'high' is no whole number"
+    silent = candidate(False, answer=None, scores={"a": 0.1})
+    rows = [row(n, [candidate(n % 2 == 0, scores={"a": 0.5}), silent]) for n in range(8)]
+    rows += [row(8, [failed]), row(9, [candidate(True, judged=True)])]
+    card = tune_thresholds(candidates_frame(rows), resamples=2).data_card.set_index("item")["value"]
+    assert card["traces without an answer"] == 8 and card["judge failed"] == 2
+    assert card["judge failed: its answer could not be read"] == 1

@@ -84,6 +84,14 @@ def test_titles_say_what_the_data_say(reports):
     text = {name: words(draw(reports["three scores"])) for name, draw in FIGURES.items()}
     scores = reports["three scores"].scores
     assert f"AUC {scores['auc'][0]:.2f}" in text["verdict_histograms"]
+    rows = reports["three scores"].rows
+    outside = (rows["tuned"] & (rows["split"] != "tune")).sum()
+    assert f"of {outside:,} kept" in text["threshold_curve"] and f"({outside:,} traces)" in text["roc"]
+    path = reports["three scores"].curve.query("chosen")
+    chosen, area = path.iloc[0], np.trapezoid([0, *path["recall"], 1], [0, *path["false_kept"], 1])
+    assert chosen["auc"] == pytest.approx(area)
+    interval = f"{chosen['auc']:.2f} [{chosen['auc_low']:.2f}, {chosen['auc_high']:.2f}]"
+    assert f"area under the ROC curve {interval}" in text["roc"]
     assert "Brier" in text["reliability"] and "ECE" in text["reliability"]
     assert "alpha of all scores" in text["kappa_matrix"]
     assert "iteration 1" in text["precision_by_iteration"] and "tuned" in text["precision_by_iteration"]

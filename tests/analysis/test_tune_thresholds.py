@@ -16,7 +16,7 @@ from synthetic_rows import make_rows
 
 import cotkit
 from cotkit import analysis
-from cotkit.analysis.paths import RULES
+from cotkit.rules import RULES
 
 FAST = {"resamples": 20}
 
@@ -226,7 +226,7 @@ def test_rows_without_any_verdict_or_problem_are_refused():
     with pytest.raises(ValueError, match="60 without a verdict"):
         cotkit.tune_thresholds(frame.assign(correct=pd.NA))
     frame.loc[7, "id"] = None
-    with pytest.raises(ValueError, match="row 7 names no problem"):
+    with pytest.raises(ValueError, match=r"row 7, column 'id'.*no problem"):
         cotkit.tune_thresholds(frame)
     assert cotkit.tune_thresholds(frame, group=None, **FAST).record["n"]["problems"] == 60
     with pytest.raises(TypeError, match="must be a Run"):
@@ -455,3 +455,9 @@ def test_one_problem_that_holds_most_traces_is_named():
     assert not any(
         "belong to one" in sentence for sentence in cotkit.tune_thresholds(frame, **FAST).findings()
     )
+
+
+def test_scores_that_no_threshold_is_wanted_of_are_described_alike(report):
+    frame, columns = scored(400, 3, iterations=2), list(report.scores["score"])
+    rows, scores, agreement = analysis.describe_scores(frame, columns, resamples=20)
+    assert rows.equals(report.rows) and scores.equals(report.scores) and agreement.equals(report.agreement)

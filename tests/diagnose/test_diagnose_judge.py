@@ -185,3 +185,91 @@ def test_what_cannot_work_is_refused_before_any_call(options, error, words, tmp_
     with pytest.raises(error, match=words):
         cotkit.diagnose_judge(given.pop("data"), given.pop("judge"), **given)
     assert not (tmp_path / "run").exists()
+
+
+def pair_row(number: int, mixed: bool) -> Row:
+    """Two traces of one problem: one right and one wrong, or both wrong."""
+    made = row(number)
+    made.candidates = [
+        Candidate(
+            iteration=0, trace=f"PID={number} {word}", text=word, verdict=Verdict(correct=right, method="n")
+        )
+        for word, right in (("GOOD", mixed), ("BAD", False))
+    ]
+    return made
+
+
+PAIRS = [pair_row(number, mixed=number < 30) for number in range(40)]
+
+
+def prefers(choose):
+    """A model that compares two traces: `choose(where the good one stands)` is its word."""
+
+    def script(request):
+        good = "first" if request.user.index("GOOD") < request.user.index("BAD") else "second"
+        return json.dumps({"reason": "seen", "better": choose(good)})
+
+    return script
+
+
+def compared(serve, tmp_path, choose, **options):
+    server = serve(prefers(choose))
+    model = ChatModel("mock", server.base_url, max_retries=0)
+    found = cotkit.compare_traces(PAIRS, model, run=tmp_path / "run", show="none", **options)
+    return found, found.table.set_index("measure"), server
+
+
+def test_a_model_that_always_says_first_is_found_to_prefer_the_place(serve, tmp_path):
+    found, table, server = compared(serve, tmp_path, lambda good: "first", pairs=40)
+    assert server.calls == 80
+    assert table.loc["first place preferred", ["value", "n"]].tolist() == [1, 80]
+    assert table["value_low"]["first place preferred"] > 0.9
+    assert table.loc["same choice", ["value", "n"]].tolist() == [0, 40]
+    assert table.loc["right one chosen", ["value", "n"]].tolist() == [0.5, 60]
+    said = " ".join(found.findings())
+    assert "80 of 80 choices" in said and "it prefers the first place" in said and "0 of 40 pairs" in said
+
+
+def test_a_consistent_model_prefers_no_place_and_its_choices_are_counted(serve, tmp_path):
+    found, table, server = compared(serve, tmp_path, lambda good: good, pairs=20)
+    assert table["value"].tolist() == [0.5, 1, 1]
+    assert table["n"].tolist() == [40, 20, 40]  # problems with a right and a wrong trace come first
+    low, high = table.loc["first place preferred", ["value_low", "value_high"]]
+    assert low < 0.5 < high and "no preference of a place is shown" in found.findings()[0]
+    again = ChatModel("mock", server.base_url, max_retries=0)
+    again = cotkit.compare_traces(PAIRS, again, pairs=20, run=tmp_path / "run", show="none")
+    assert server.calls == 40 and again.table.equals(found.table)
+
+
+def test_a_model_that_calls_all_equal_chooses_no_place(serve, tmp_path):
+    found, table, _ = compared(serve, tmp_path, lambda good: "equal", pairs=10)
+    assert table["n"].tolist() == [0, 10, 20] and table["value"].tolist()[1:] == [1, 0]
+    assert len(found.findings()) == 2
+
+
+def test_comparisons_that_fail_are_counted_and_in_no_measure(serve, tmp_path):
+    def fails(request):
+        return Reply(status=500) if "PID=3 " in request.user else prefers(lambda good: good)(request)
+
+    model = ChatModel("mock", serve(fails).base_url, max_retries=0)
+    found = cotkit.compare_traces(PAIRS[:10], model, run=tmp_path / "run", show="none")
+    assert found.failed.successes == 2 and found.table["n"].tolist() == [18, 9, 18]
+    assert "failed in 2 of 20 comparisons" in found.findings()[0]
+
+
+def test_a_model_that_always_fails_measures_nothing(serve, tmp_path):
+    model = ChatModel("mock", serve(lambda request: Reply(status=400)).base_url, max_retries=0)
+    found = cotkit.compare_traces(PAIRS[:3], model, run=tmp_path / "run", show="none")
+    assert found.table["n"].tolist() == [0, 0, 0] and found.table["value"].isna().all()
+    (sentence,) = found.findings()
+    assert sentence.startswith("It failed in 6 of 6 comparisons")
+
+
+def test_what_cannot_be_compared_is_refused_before_any_call(tmp_path):
+    with pytest.raises(TypeError, match="ChatModel"):
+        cotkit.compare_traces(PAIRS, StepJudge(), run=tmp_path / "run")
+    model = ChatModel("mock", "http://127.0.0.1:9/v1")
+    with pytest.raises(ValueError, match="two different traces"):
+        cotkit.compare_traces(ROWS, model, run=tmp_path / "run")
+    with pytest.raises(ValueError, match="pairs must be"):
+        cotkit.compare_traces(PAIRS, model, pairs=0, run=tmp_path / "run")

@@ -138,6 +138,10 @@ def test_feedback_names_what_fell_short_and_by_how_much(threshold, rule, scores,
     assert Thresholds.parse(threshold, NAMES, rule).feedback(scores) == says
 
 
+def test_a_judgement_that_lacks_a_dimension_of_the_mean_has_no_shortfall_to_tell():
+    assert Thresholds.parse(0.9, NAMES, "mean").feedback({"correctness": 0.1}) == ""
+
+
 def test_shortfalls_are_score_and_need():
     assert Thresholds.parse(0.8, NAMES).shortfalls(GOOD) == {"completeness": (0.7, 0.8)}
     assert Thresholds.parse({"clarity": 0.9}, NAMES).describe() == {
@@ -269,6 +273,12 @@ def test_another_prompt_is_another_judge_and_another_address_is_not():
         ({"n": {"traces_a_problem": [1, 20]}}, {}, "counts each problem once"),
         ({"unlabelled": {"rows": 41, "of": 300}}, {}, "41 of 300 scored traces had no verdict"),
         ({}, {"num_generations": 4}, "best scored of 4"),
+        (
+            {"valid_for": {"iteration": [0], "types": ["algebra", "geometry"]}},
+            {"types": {"geometry", "logic"}},
+            "tuned on problems of type algebra, geometry; this run also has logic",
+        ),
+        ({}, {"types": {"logic"}}, "tuned on problems of type arithmetic; this run also has logic"),
     ],
 )
 def test_what_the_certificate_does_not_cover_warns_and_is_recorded(changed, options, says):
@@ -280,8 +290,10 @@ def test_what_the_certificate_does_not_cover_warns_and_is_recorded(changed, opti
 def test_what_the_certificate_covers_does_not_warn():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        everything = {**TUNED, "valid_for": {"iteration": [0, 1, 2]}}
-        Thresholds.for_judge(everything, STEPS, max_iterations=2)
+        everything = {**TUNED, "valid_for": {"iteration": [0, 1, 2], "types": ["algebra", "logic"]}}
+        Thresholds.for_judge(everything, STEPS, max_iterations=2, types={"logic"})
+        unknown = {**TUNED, "valid_for": {"iteration": [0], "types": [], "task": None}}
+        Thresholds.for_judge(unknown, STEPS, types={"logic"})
 
 
 @pytest.mark.parametrize(

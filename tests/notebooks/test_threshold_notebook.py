@@ -11,6 +11,7 @@ from mock_server import Reply
 
 import cotkit
 from cotkit.report import execute_notebook
+from cotkit.runs import add_label
 
 EXTERNAL = re.compile(r"""\b(?:src|href)\s*=\s*["']?\s*(?:https?:)?//""", re.IGNORECASE)
 KEY = "sk-notebook-0123456789abcdef"
@@ -34,7 +35,8 @@ def said(numbers) -> str:
 
 
 def script(request):
-    """Every third problem is answered wrong, with a wrong step; P(yes) leans the right way, mostly."""
+    """Every third problem is answered wrong, with a wrong step; P(yes) leans the right way, mostly; of two
+    traces the first is called better."""
     place, problem = next(
         (i, p) for i, p in enumerate(PROBLEMS) if p.problem in request.user.split("Proposed")[0]
     )
@@ -42,20 +44,29 @@ def script(request):
         yes = 0.3 if "= 999" in request.user else 0.6 + 0.01 * (place % 7)
         top = [{"token": t, "logprob": math.log(p)} for t, p in (("Yes", yes), ("No", 1 - yes))]
         return Reply("Yes", logprobs={"content": [{**top[0], "top_logprobs": top}]})
+    if "second solution" in request.user:
+        return json.dumps({"reason": "seen", "better": "first"})
     tokens = [{"token": "a", "logprob": -0.1 * (1 + request.body["seed"] % 9)}]
     good = place % 3 or request.body["seed"] % 5 == 0
     text = f"2 * 3 = 6. The answer is \\boxed{{{problem.reference}}}."
     return Reply(text if good else "2 * 3 = 999. The answer is \\boxed{-1}.", logprobs={"content": tokens})
 
 
+def label_by_hand(folder):
+    """A person says of each trace what the verifier says, except of one in nine."""
+    run = cotkit.open_run(folder)
+    traces = [(row.id, n, c.verdict.correct) for row in run.records() for n, c in enumerate(row.candidates)]
+    for at, (id, number, correct) in enumerate(traces):
+        add_label(run, id, number, "good" if correct != (at % 9 == 0) else "bad")
+
+
 def test_a_run_made_on_the_spot_is_tuned_diagnosed_and_written_down(serve, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MY_KEY", KEY)
     server = serve(script)
+    who = {"model": "mock", "base_url": server.base_url, "api_key_env": "MY_KEY"}
     parameters = {
-        "model": "mock",
-        "base_url": server.base_url,
-        "api_key_env": "MY_KEY",
+        **who,
         "n_problems": 24,
         "run_name": str(tmp_path / "run"),
         "diagnose": ["step", "p_yes"],
@@ -70,10 +81,17 @@ def test_a_run_made_on_the_spot_is_tuned_diagnosed_and_written_down(serve, tmp_p
     assert "labelled problems needed" in said(numbers)
     assert "mean_logprob not told from chance" in said(numbers)
     assert "No probe lifts the score of any of the 30 traces" in said(numbers)
+    assert "it prefers the first place" in said(numbers) and "the same choice in 0 of" in said(numbers)
+    together = next(t for t in numbers["tables"] if t["caption"].startswith("One score of several judges"))
+    assert together["rows"] == 7 and "weights need 10 of each" in said(numbers)
     assert len(numbers["figures"]) >= 11
     written = json.loads((paths.html.parent / "thresholds.json").read_text())
     assert written["certified"] is False and written["valid_for"]["iteration"] == [0]
     assert written["judge"]["description"]["judges"][1]["judge"] == "ConfidenceJudge"
+    label_by_hand(tmp_path / "run")
+    mine = {"scores_from": [str(tmp_path / "run")], "label": "person", "diagnose": [], **who}
+    numbers = numbers_of(execute_notebook("threshold_tuning", mine, tmp_path / "reports"))
+    assert "A person and the verifier give the same verdict on 64 of 72 traces" in said(numbers)
     assert KEY not in "".join(capfd.readouterr())
     for file in tmp_path.rglob("*"):
         if file.is_file():

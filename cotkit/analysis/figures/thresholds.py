@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,7 +34,7 @@ FEW = 20  # rows behind a cell of the heat map that is hatched
 CALIBRATIONS = {"raw": GREY, "platt": BLUE, "isotonic": ORANGE}
 AXES = {
     "false_kept": "wrong traces kept", "recall": "right traces kept (recall)",
-    "precision": "of the kept, right (precision)",
+    "precision": "of the kept, right (precision)", "cost_per_1000": "cost of 1,000 traces",
 }  # fmt: skip
 LOOKS = {
     "all": (BLUE, "-"), "any": (ORANGE, "-"), "mean": (GREEN, "-"), "min": (BLUE, ":"),
@@ -53,25 +53,15 @@ def verdict_histograms(rows: pandas.DataFrame, scores: pandas.DataFrame) -> Figu
             edges = np.histogram_bin_edges(values, 11 if line.distinct <= 11 else 20)
             for verdict, color, sign in ((right, BLUE, 1), (~right, ORANGE, -1)):
                 counts = np.histogram(values[verdict], edges)[0]
-                axes.bar(
-                    edges[:-1],
-                    sign * counts / max(counts.sum(), 1),
-                    np.diff(edges),
-                    align="edge",
-                    color=color,
-                )
+                heights = sign * counts / max(counts.sum(), 1)
+                axes.bar(edges[:-1], heights, np.diff(edges), align="edge", color=color)
             axes.axhline(0, color="black", lw=0.8)
-            auc = (
-                ""
-                if math.isnan(line.auc)
-                else f"\nAUC {line.auc:.2f} [{line.auc_low:.2f}, {line.auc_high:.2f}]"
-            )
+            auc = "" if math.isnan(line.auc) else f"\nAUC {_found(line, 'auc')}"
             axes.set_title(label(_name(line.score)) + auc, size=9.5, weight="normal", loc="center", pad=6)
             axes.set_xlabel("score")
         first = grid[0][0]
         top = 1.3 * max(abs(limit) for axes in grid[0] for limit in axes.dataLim.intervaly)
-        first.set_ylim(-top, top)
-        first.set_ylabel("share of the traces")
+        first.set(ylim=(-top, top), ylabel="share of the traces")
         first.yaxis.set_major_formatter(lambda value, _: share(abs(value)))
         first.text(0.04, 0.97, "right", color=BLUE, va="top", transform=first.transAxes)
         first.text(0.04, 0.03, "wrong", color=ORANGE, transform=first.transAxes)
@@ -84,10 +74,12 @@ def roc(curve: pandas.DataFrame) -> Figure:
     path = curve[curve["chosen"]]
     if path[["recall", "false_kept"]].isna().any(axis=None):
         return nothing("All traces have the same verdict: there is no ROC curve.")
-    area = np.trapezoid([0, *path["recall"], 1], [0, *path["false_kept"], 1])
-    words = f"{_of(path)}: area under the ROC curve {area:.2f}; 0.5 is a coin ({_n(path)} traces)"
-    figure, axes = _along(path, "false_kept", "recall", words)
+    area = _found(path.iloc[0], "auc")
+    words = f"{_of(path)}: area under the ROC curve {area}; 0.5 is a coin ({_n(path)} traces)"
+    figure, axes = _along(path, "false_kept", ["recall"], words)
     axes.plot([0, 1], [0, 1], color=LIGHT, lw=1.2, zorder=1)
+    # dotted: scores beyond those of the tune split have no step of their own
+    axes.plot([0, *path["false_kept"], 1], [0, *path["recall"], 1], ":", color=BLUE, lw=1.2)
     axes.set(xlim=(0, 1), ylim=(0, 1.02))
     return figure
 
@@ -95,10 +87,11 @@ def roc(curve: pandas.DataFrame) -> Figure:
 def precision_recall(curve: pandas.DataFrame, target: float) -> Figure:
     """Precision against recall along the path of the chosen rule, with band, target and chosen threshold."""
     path = curve[curve["chosen"]]
-    reached = path.loc[path["precision"] >= target, "recall"].max()
-    found = "no threshold" if math.isnan(reached) else f"up to {share(reached)} of the right ones"
+    reached = path.loc[(path["precision"] >= target) & (path["kept_n"] >= FEW), "recall"].max()
+    missed = f"no threshold that keeps {FEW} traces"
+    found = missed if math.isnan(reached) else f"up to {share(reached)} of the right ones"
     words = f"At {share(target)} precision: {found} ({_n(path)} traces)"
-    figure, axes = _along(path, "recall", "precision", words, target)
+    figure, axes = _along(path, "recall", ["precision"], words, target)
     axes.set(xlim=(0, 1), ylim=(_floor(path.loc[path["kept_n"] >= FEW, "precision_low"]), 1.01))
     return figure
 
@@ -108,92 +101,66 @@ def cost_curve(curve: pandas.DataFrame) -> Figure:
     path = curve[curve["chosen"]]
     least = path.loc[path["cost_per_1000"].idxmin()]
     words = f"Least cost {least['cost_per_1000']:.0f} per 1,000 traces, at {least['threshold']}"
-    figure, axes = _along(path, "value" if _is_single(path) else "step", "cost_per_1000", words)
+    figure, axes = _along(path, _x_of(path), ["cost_per_1000"], words)
     axes.set_ylim(0)
     return figure
 
 
+def threshold_curve(curve: pandas.DataFrame, target: float) -> Figure:
+    """The key figure: precision, recall and kept share against the threshold, with bands and the choice."""
+    path = curve[curve["chosen"]]
+    words = f"No threshold of rule {_of(path)} reaches the target ({_n(path)} traces)"
+    for line in _picked(path):
+        found, kept = (
+            f"{share(line['recall'])} of the right found",
+            f"{share(line['kept'])} of {_n(path)} kept",
+        )
+        words = f"{line['threshold']} ({line['known']}): {share(line['precision'])} right, {found}, {kept}"
+    figure, axes = _along(path, _x_of(path), ["precision", "recall", "kept"], words, target)
+    axes.set(ylim=(0, 1.02), ylabel="share of the traces")
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    return figure
+
+
 def _along(
-    path: pandas.DataFrame, x: str, y: str, words: str, target: float | None = None
+    path: pandas.DataFrame, x: str, ys: list[str], words: str, target: float | None = None
 ) -> tuple[Figure, Axes]:
-    """One column of the curve against another, with its band and the chosen threshold: full where it is
-    certified, hollow where it is not."""
+    """Columns of the curve against another one, with bands. The chosen threshold is a dot on one column, full
+    where it is certified, and a line through several."""
     with style():
-        figure, axes = new_axes(3.4)
-        axes.plot(path[x], path[y], color=BLUE, marker="." if len(path) < 25 else None)
-        axes.fill_between(path[x], path[f"{y}_low"], path[f"{y}_high"], color=BLUE, alpha=0.18, lw=0)
-        for line in path[path["picked"]].itertuples():
-            look = {"mfc": "black" if line.certified else "white", "ms": 8, "zorder": 3, "clip_on": False}
-            axes.plot(getattr(line, x), getattr(line, y), "o", color="black", **look)
-        for axis, name in ((axes.xaxis, x), (axes.yaxis, y)):
-            if name in AXES:
+        figure, axes = new_axes(3.4 + 0.25 * (len(ys) - 1))
+        for y, color in zip(ys, (BLUE, ORANGE, GREEN), strict=False):
+            axes.plot(path[x], path[y], color=color, label=y, marker="." if len(path) < 25 else None)
+            axes.fill_between(path[x], path[f"{y}_low"], path[f"{y}_high"], color=color, alpha=0.18, lw=0)
+        for line in _picked(path):
+            if len(ys) == 1:
+                look = {"mfc": "black" if line["certified"] else "white", "ms": 8, "zorder": 3}
+                axes.plot(line[x], line[ys[0]], "o", color="black", clip_on=False, **look)
+            else:
+                axes.axvline(line[x], color="black", lw=1, ls="--")
+        for axis, name in ((axes.xaxis, x), (axes.yaxis, ys[0])):
+            if name in path and name not in ("value", "step", "cost_per_1000"):
                 percent_axis(axis)
-            axis.set_label_text(
-                AXES.get(name) or (_axis_of(path) if axis is axes.xaxis else "cost of 1,000 traces")
-            )
+            axis.set_label_text(AXES.get(name) or _axis_of(path))
         if target is not None:
             _target(axes, target)
         _title(figure, words)
     return figure, axes
 
 
-def threshold_curve(curve: pandas.DataFrame, target: float) -> Figure:
-    """The key figure: precision, recall and kept share against the threshold, with bands and the choice."""
-    path = curve[curve["chosen"]]
-    at = path["value"] if _is_single(path) else path["step"]
-    with style():
-        figure, axes = new_axes(3.9)
-        for name, color, words in (
-            ("precision", BLUE, "precision"), ("recall", ORANGE, "recall"), ("kept", GREEN, "kept"),
-        ):  # fmt: skip
-            axes.plot(at, path[name], color=color, label=words, marker="." if len(path) < 25 else None)
-            axes.fill_between(at, path[f"{name}_low"], path[f"{name}_high"], color=color, alpha=0.18, lw=0)
-        _target(axes, target)
-        picked = path[path["picked"]]
-        if len(picked):
-            axes.axvline(at[picked.index[0]], color="black", lw=1, ls="--")
-        axes.set_ylim(0, 1.02)
-        percent_axis(axes.yaxis)
-        axes.set_ylabel("share of the traces")
-        axes.set_xlabel(_axis_of(path))
-        figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3)
-        _title(figure, _curve_title(path, picked))
-    return figure
-
-
-def _curve_title(path: pandas.DataFrame, picked: pandas.DataFrame) -> str:
-    if picked.empty:
-        return f"No threshold of rule {_of(path)} reaches the target ({_n(path)} traces)"
-    line = picked.iloc[0]
-    known = "certified" if line["certified"] else "not certified"
-    return (
-        f"{line['threshold']} ({known}): {share(line['precision'])} right, {share(line['recall'])} of the "
-        f"right found, {share(line['kept'])} of {_n(path)} kept"
-    )
-
-
-def reliability(table: pandas.DataFrame, score: str | None = None) -> Figure:
-    """Share right against predicted chance: raw, Platt and isotonic, with Brier and ECE. `score`: one of the
-    table's; default the last, the mean where there are several."""
-    score = score or table["score"].iloc[-1]
+def reliability(table: pandas.DataFrame) -> Figure:
+    """Share right against predicted chance, raw, Platt and isotonic, with Brier and ECE: of the score, or of
+    the mean of several."""
+    score = table["score"].iloc[-1]
     chosen = table[table["score"] == score]
     with style():
         ways = dict(list(chosen.groupby("calibration", sort=False)))
         figure, grid = new_axes(3.2, len(ways), sharey=True, squeeze=False)
         for axes, (name, bins) in zip(grid[0], ways.items(), strict=True):
-            color = CALIBRATIONS[name]
             errors = [bins["right"] - bins["right_low"], bins["right_high"] - bins["right"]]
+            look = {"color": CALIBRATIONS[name], "marker": "o", "ms": 4, "lw": 1.2, "capsize": 2}
             axes.plot([0, 1], [0, 1], color=LIGHT, lw=1.2)
-            axes.errorbar(
-                bins["predicted"],
-                bins["right"],
-                yerr=errors,
-                color=color,
-                marker="o",
-                ms=4,
-                lw=1.2,
-                capsize=2,
-            )
+            axes.errorbar(bins["predicted"], bins["right"], yerr=errors, **look)
             facts = f"Brier {bins['brier'].iloc[0]:.3f}, ECE {bins['ece'].iloc[0]:.3f}"
             axes.set_title(f"{name}\n{facts}", size=9.5, weight="normal", loc="center")
             axes.set(xlim=(0, 1), ylim=(0, 1.02), xticks=[0, 0.5, 1])
@@ -203,11 +170,8 @@ def reliability(table: pandas.DataFrame, score: str | None = None) -> Figure:
         grid[0][len(ways) // 2].set_xlabel("predicted chance of being right (bins of equal count)")
         base, n = chosen["base_brier"].iloc[0], chosen.loc[chosen["calibration"] == "raw", "n"].sum()
         best = chosen.groupby("calibration")["brier"].first()
-        _title(
-            figure,
-            f"{_name(score)}: Brier {best.min():.3f} at best ({best.idxmin()}), {base:.3f} by the base rate "
-            f"(n = {n:,})",
-        )
+        words = f"Brier {best.min():.3f} at best ({best.idxmin()}), {base:.3f} by the base rate (n = {n:,})"
+        _title(figure, f"{_name(score)}: {words}")
     return figure
 
 
@@ -217,30 +181,27 @@ def threshold_heat(grid: pandas.DataFrame) -> Figure:
     from matplotlib.patches import Rectangle
 
     first, second = grid.columns[:2]
-    table = {name: grid.pivot(index=second, columns=first, values=name) for name in ("precision", "n")}
+    precision, counts = (grid.pivot(index=second, columns=first, values=v) for v in ("precision", "n"))
+    solid = grid.loc[grid["n"] >= FEW, "precision"]
+    least = _floor(solid)
     with style():
-        figure, axes = new_axes(1.6 + 0.3 * len(table["n"]))
-        solid = grid[grid["n"] >= FEW]
-        least = _floor(solid["precision"])
-        shades = axes.imshow(table["precision"], origin="lower", aspect="auto", vmin=least, vmax=1)
-        for (y, x), n in np.ndenumerate(table["n"].to_numpy()):
-            value = table["precision"].to_numpy()[y, x]
+        figure, axes = new_axes(1.6 + 0.3 * len(counts))
+        shades = axes.imshow(precision, origin="lower", aspect="auto", vmin=least, vmax=1)
+        look = {"facecolor": "#F2F2F2", "edgecolor": LIGHT, "hatch": "////", "lw": 0}
+        for (y, x), n in np.ndenumerate(counts.to_numpy()):
             if n < FEW:
-                look = {"facecolor": "#F2F2F2", "edgecolor": LIGHT, "hatch": "////", "lw": 0}
                 axes.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, **look))
-            dark = n >= FEW and value < (least + 1) / 2
+            dark = n >= FEW and precision.to_numpy()[y, x] < (least + 1) / 2
             axes.text(x, y, f"{n:,}", ha="center", va="center", size=7.5, color="white" if dark else "black")
-        axes.set_xticks(range(table["n"].shape[1]), [f"{v:.2g}" for v in table["n"].columns])
-        axes.set_yticks(range(table["n"].shape[0]), [f"{v:.2g}" for v in table["n"].index])
+        axes.set_xticks(range(counts.shape[1]), [f"{v:.2g}" for v in counts.columns])
+        axes.set_yticks(range(counts.shape[0]), [f"{v:.2g}" for v in counts.index])
         axes.grid(False)
-        axes.set_xlabel(label(f"{_name(first)} at least"))
-        axes.set_ylabel(label(f"{_name(second)} at least"))
-        bar = figure.colorbar(shades, label="of the kept, right")
-        percent_axis(bar.ax.yaxis)
+        axes.set(xlabel=label(f"{_name(first)} at least"), ylabel=label(f"{_name(second)} at least"))
+        percent_axis(figure.colorbar(shades, label="of the kept, right").ax.yaxis)
         words = f"Fewer than {FEW} traces behind every pair of thresholds"
         if len(solid):
-            low, high = share(solid["precision"].min()), share(solid["precision"].max())
-            words = f"Of the kept, {low} to {high} right, counted, not certified (numbers: traces kept)"
+            words = f"Of the kept, {share(solid.min())} to {share(solid.max())} right"
+            words += ", counted, not certified (numbers: traces kept)"
         _title(figure, words)
     return figure
 
@@ -250,58 +211,38 @@ def kappa_matrix(agreement: pandas.DataFrame) -> Figure:
     table = agreement[agreement["measure"] == "kappa"]
     names = list(dict.fromkeys([*table["first"], *table["second"]]))
     if len(names) == 2:
-        line = table.iloc[0]
-        found = f"{line['value']:.2f} [{line['value_low']:.2f}, {line['value_high']:.2f}]"
-        return nothing(f"One score alone: its kappa with the verdict is {found} (n = {line['n']:,}).")
+        found, n = _found(table.iloc[0], "value"), table["n"].iloc[0]
+        return nothing(f"One score alone: its kappa with the verdict is {found} (n = {n:,}).")
     with style():
         figure, axes = new_axes(1.0 + 0.55 * len(names))
         square = np.full((len(names), len(names)), np.nan)
         for line in table.itertuples():
             y, x = names.index(line.second), names.index(line.first)
             square[y, x] = line.value
-            text = (
-                "none"
-                if math.isnan(line.value)
-                else f"{line.value:.2f}\n[{line.value_low:.2f}, {line.value_high:.2f}]"
-            )
-            axes.text(
-                x,
-                y,
-                text,
-                ha="center",
-                va="center",
-                size=8.5,
-                color="white" if line.value < 0.55 else "black",
-            )
-        axes.imshow(
-            square[1:, :-1],
-            vmin=0,
-            vmax=1,
-            aspect="auto",
-            extent=(-0.5, len(names) - 1.5, len(names) - 0.5, 0.5),
-        )
+            text = "none" if math.isnan(line.value) else _found(line, "value").replace(" ", "\n", 1)
+            look = {"ha": "center", "va": "center", "size": 8.5}
+            axes.text(x, y, text, color="white" if line.value < 0.55 else "black", **look)
+        place = (-0.5, len(names) - 1.5, len(names) - 0.5, 0.5)
+        axes.imshow(square[1:, :-1], vmin=0, vmax=1, aspect="auto", extent=place)
         slant = {"rotation": 90} if len(names) > 4 else {}
         axes.set_xticks(range(len(names) - 1), [label(_name(name)) for name in names[:-1]], **slant)
         axes.set_yticks(range(1, len(names)), [label(_name(name)) for name in names[1:]])
         axes.grid(False)
-        alpha = agreement.loc[agreement["measure"] == "alpha", "value"]
         verdict = table[table["second"] == "verdict"]
         best = verdict.loc[verdict["value"].fillna(-1).idxmax()]
-        words = f"; Krippendorff's alpha of all scores {alpha.iloc[0]:.2f}" if len(alpha) else ""
-        _title(
-            figure,
-            f"Kappa with the verdict at most {best['value']:.2f} ({_name(best['first'])}){words} "
-            f"(n = {best['n']:,})",
-        )
+        words = f"Kappa with the verdict at most {best['value']:.2f} ({_name(best['first'])})"
+        for alpha in agreement.loc[agreement["measure"] == "alpha", "value"]:
+            words += f"; Krippendorff's alpha of all scores {alpha:.2f}"
+        _title(figure, f"{words} (n = {best['n']:,})")
     return figure
 
 
-def score_by_length(rows: pandas.DataFrame, slopes: pandas.DataFrame, score: str | None = None) -> Figure:
-    """A score against the length of the trace, by verdict. `score`: default the first of `slopes`."""
+def score_by_length(rows: pandas.DataFrame, slopes: pandas.DataFrame) -> Figure:
+    """The first score against the length of the trace, by verdict."""
     known = rows[rows["tuned"] & rows["length"].notna()]
     if known.empty or slopes.empty:
         return nothing("The lengths of the traces are not known.")
-    slope = slopes[slopes["score"] == (score or slopes["score"].iloc[0])].iloc[0]
+    slope = slopes.iloc[0]
     rng = np.random.default_rng(0)
     with style():
         figure, axes = new_axes(3.2)
@@ -316,9 +257,8 @@ def score_by_length(rows: pandas.DataFrame, slopes: pandas.DataFrame, score: str
         axes.set_xlabel("characters of the trace (doubling from mark to mark)")
         axes.set_ylabel(label(_name(slope["score"])) + "\n(points moved apart)")
         figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=2)
-        words = f"{slope['slope']:+.3f} [{slope['slope_low']:+.3f}, {slope['slope_high']:+.3f}]"
-        words = f"{_name(slope['score'])} by a doubling of the length: {words} at equal verdict"
-        _title(figure, f"{words} (n = {slope['n']:,})")
+        words = f"{_name(slope['score'])} by a doubling of the length: {_found(slope, 'slope', '+.3f')}"
+        _title(figure, f"{words} at equal verdict (n = {slope['n']:,})")
     return figure
 
 
@@ -328,58 +268,57 @@ def precision_by_iteration(table: pandas.DataFrame, target: float) -> Figure:
         return nothing("No trace reaches the threshold.")
     with style():
         figure, axes = new_axes(1.3 + 0.42 * len(table))
+        colors = [BLUE if tuned else ORANGE for tuned in table["tuned"]]
+        axes.hlines(range(len(table)), table["precision_low"], table["precision_high"], colors, lw=2)
+        axes.scatter(table["precision"], range(len(table)), c=colors, zorder=3, clip_on=False)
         for place, line in enumerate(table.itertuples()):
-            color = BLUE if line.tuned else ORANGE
-            axes.plot([line.precision_low, line.precision_high], [place, place], color=color, lw=2)
-            axes.plot(line.precision, place, "o", color=color, clip_on=False)
             kept = "none kept" if math.isnan(line.precision) else f"{share(line.kept)} of {line.n:,} kept"
             beside(axes, place, 130, kept, ha="right")
         axes.axvline(target, color="black", lw=1, ls=":")
         names = [label(line.traces) + (" (tuned)" if line.tuned else "") for line in table.itertuples()]
         axes.set_yticks(range(len(table)), names)
-        axes.set_ylim(len(table) - 0.4, -0.6)
-        axes.set_xlim(_floor(table["precision_low"]), 1)
+        axes.set(ylim=(len(table) - 0.4, -0.6), xlim=(_floor(table["precision_low"]), 1))
         axes.locator_params(axis="x", nbins=5)
         percent_axis(axes.xaxis)
         axes.set_xlabel("of the kept, right (95 % interval; dotted: the target)")
         bare(axes)
-        words = ", ".join(
-            f"{line.traces} {share(line.precision)}" for line in table.dropna(subset="precision").itertuples()
-        )
+        kept = table.dropna(subset="precision")
+        words = ", ".join(f"{line.traces} {share(line.precision)}" for line in kept.itertuples())
         _title(figure, f"Right at the same threshold: {words}")
     return figure
 
 
 def rules_front(curve: pandas.DataFrame, target: float) -> Figure:
     """Precision against kept share of every rule: above and to the right wins. Dots: the thresholds."""
+    path = curve[curve["chosen"]]
     with style():
         figure, axes = new_axes(3.8)
-        for rule, path in curve.groupby("rule", sort=False):
+        for rule, steps in curve.groupby("rule", sort=False):
             color, dashes = LOOKS[rule]
-            axes.plot(path["kept"], path["precision"], dashes, color=color, lw=1.6, label=rule)
-            picked = path[path["picked"]]
-            axes.plot(
-                picked["kept"], picked["precision"], "o", color=color, ms=8 if path["chosen"].any() else 5
-            )
+            axes.plot(steps["kept"], steps["precision"], dashes, color=color, lw=1.6, label=rule)
+            picked = steps[steps["picked"]]
+            size = 8 if steps["chosen"].any() else 5
+            axes.plot(picked["kept"], picked["precision"], "o", color=color, ms=size)
         _target(axes, target)
         for axis, words in ((axes.xaxis, "of all traces, kept"), (axes.yaxis, "of the kept, right")):
             percent_axis(axis)
             axis.set_label_text(words)
         axes.set(xlim=(0, 1), ylim=(_floor(curve.loc[curve["kept_n"] >= FEW, "precision"]), 1.01))
         figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=6)
-        picked = curve[curve["chosen"] & curve["picked"]]
-        if len(picked):
-            line = picked.iloc[0]
-            words = (
-                f"The chosen rule, {line['rule']}, keeps {share(line['kept'])}, of which "
-                f"{share(line['precision'])} right (counted on {_n(curve[curve['chosen']])} traces)"
-            )
-        else:
-            able = (curve["precision"] >= target) & (curve["kept_n"] >= FEW)
-            who = "the chosen rule has no threshold" if able.any() else "no rule reaches it"
-            words = f"At {share(target)} precision: {who} ({_n(curve[curve['chosen']])} traces)"
-        _title(figure, words)
+        able = ((curve["precision"] >= target) & (curve["kept_n"] >= FEW)).any()
+        missed = "the chosen rule has no threshold" if able else f"no rule reaches it with {FEW} traces kept"
+        words = f"At {share(target)} precision: {missed}"
+        for line in _picked(path):
+            kept, precision = _found(line, "kept", ".0%"), _found(line, "precision", ".0%")
+            words = f"Rule {line['rule']} ({line['known']}) keeps {kept}, of which {precision} right"
+        _title(figure, f"{words} (of {_n(path)} traces)")
     return figure
+
+
+def _picked(path: pandas.DataFrame) -> list[dict[str, Any]]:
+    """The line of the chosen threshold, none where there is no threshold."""
+    known = np.where(path["certified"], "certified", "not certified")
+    return path.assign(known=known)[path["picked"]].to_dict("records")
 
 
 def _target(axes: Axes, target: float) -> None:
@@ -391,6 +330,13 @@ def _title(figure: Figure, text: str) -> None:
     title(figure, text.replace(" %", "\N{NO-BREAK SPACE}%").replace("≥ ", "≥\N{NO-BREAK SPACE}"))
 
 
+def _found(line: Any, name: str, form: str = ".2f") -> str:
+    """ "0.71 [0.62, 0.79]" from a line of a table (a tuple, a Series or a dict)."""
+    get = line.get if hasattr(line, "get") else lambda key: getattr(line, key)
+    value, low, high = (format(get(key), form) for key in (name, f"{name}_low", f"{name}_high"))
+    return f"{value} [{low}, {high}]".replace("%", " %")
+
+
 def _floor(values: pandas.Series) -> float:
     least = values.min()
     return 0.0 if math.isnan(least) else min(0.6, max(0.0, math.floor(10 * least - 0.5) / 10))
@@ -400,23 +346,23 @@ def _name(column: str) -> str:
     return column.removeprefix("score_")
 
 
-def _is_single(path: pandas.DataFrame) -> bool:
-    return bool(path["value"].notna().all())
+def _x_of(path: pandas.DataFrame) -> str:
+    return "value" if path["value"].notna().all() else "step"
 
 
 def _of(path: pandas.DataFrame) -> str:
     """What the threshold is set on: the one score, or the rule."""
-    rule = path["rule"].iloc[0]
-    return label(path["threshold"].iloc[0].split(" ≥ ")[0]) if rule == "all" and _is_single(path) else rule
+    rule, single = path["rule"].iloc[0], _x_of(path) == "value"
+    return label(path["threshold"].iloc[0].split(" ≥ ")[0]) if rule == "all" and single else rule
 
 
 def _axis_of(path: pandas.DataFrame) -> str:
     if path["rule"].iloc[0] == "logistic":
         return "learned chance of being right at least"
-    return (
-        f"{_of(path)} at least" if _is_single(path) else f"step of rule {_of(path)}, from strict to lenient"
-    )
+    if _x_of(path) == "value":
+        return f"{_of(path)} at least"
+    return f"step of rule {_of(path)}, from strict to lenient"
 
 
 def _n(path: pandas.DataFrame) -> str:
-    return f"{int(path['kept_n'].max()):,}"
+    return f"{path['n'].iloc[0]:,}"
