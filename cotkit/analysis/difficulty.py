@@ -69,13 +69,18 @@ def solve_frame(sets: Mapping[str, Iterable[str]], rows: Iterable[Row], k: int) 
     import pandas
 
     verdicts = {row.problem: [c.verdict.correct for c in drafts(row)] for row in rows}
-    lines = []
-    for name, text in ((name, text) for name, texts in sets.items() for text in texts):
-        found = verdicts.get(text, [])
-        right, whole = found.count(True), len(found) == k and None not in found
-        rate = right / k if whole else NAN
-        lines.append({"set": name, "problem": text, "drafts": len(found), "right": right, "rate": rate})
-    return pandas.DataFrame(lines, columns=["set", "problem", "drafts", "right", "rate"])
+    asked = [(name, text) for name, texts in sets.items() for text in texts]
+    found = [verdicts.get(text, []) for _, text in asked]
+    whole = [len(drafts) == k and None not in drafts for drafts in found]
+    right = [drafts.count(True) for drafts in found]
+    columns = {
+        "set": [name for name, _ in asked],
+        "problem": pandas.Series([text for _, text in asked], dtype=object),  # may hold a lone surrogate
+        "drafts": list(map(len, found)),
+        "right": right,
+        "rate": [n / k if full else NAN for n, full in zip(right, whole, strict=True)],
+    }
+    return pandas.DataFrame(columns)
 
 
 def difficulty(frame: pandas.DataFrame, k: int, hard: float = 0.25) -> pandas.DataFrame:

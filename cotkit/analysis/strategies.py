@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     import pandas
 
 Runs = Mapping[str, Sequence[Row]]  # {strategy: all its rows, kept and dropped}
-STEPS = ("attempted", "parsed", "new", "executable", "deterministic", "typed", "agrees", "judged", "solved")
 
 
 def facts(row: Row) -> dict[str, Any]:
@@ -62,8 +61,9 @@ def strategy_funnel(runs: Runs) -> pandas.DataFrame:
     import pandas
 
     counted = [row for rows in runs.values() for row in decided(rows)]
-    passed = {id(row): {"attempted", *facts(row).get("passed", ())} for row in counted}
-    ran = [step for step in STEPS if any(step in steps for steps in passed.values())]
+    passed = {id(row): ["attempted", *facts(row).get("passed", ())] for row in counted}
+    furthest = sorted(passed.values(), key=len, reverse=True)
+    ran = dict.fromkeys(step for steps in furthest for step in steps)
     lines = []
     for name, rows in runs.items():
         attempts = before = decided(rows)
@@ -110,14 +110,8 @@ def reliability(runs: Runs, reports: Mapping[str, dict]) -> pandas.DataFrame:
 def _spent_on_attempts(ledger: Mapping[str, Any]) -> dict[str, Any]:
     """The ledger's totals without the calls that tried the judge: they are paid once, however many follow."""
     aside = (ledger.get("by_role") or {}).get("judge_calibration") or {}
-    return {
-        name: total - aside[name] if _is_amount(total) and _is_amount(aside.get(name)) else total
-        for name, total in ledger.items()
-    }
-
-
-def _is_amount(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    counts = {name for name, total in ledger.items() if isinstance(total, (int, float)) and aside.get(name)}
+    return {name: total - aside[name] if name in counts else total for name, total in ledger.items()}
 
 
 def differences(runs: Runs) -> pandas.DataFrame:
@@ -150,12 +144,14 @@ def coverage(runs: Runs) -> pandas.DataFrame:
             if value := facts(row).get(kind):
                 groups.setdefault((name, kind, str(value)), []).append(row.accepted)
     lines = []
-    for key, flags in sorted(groups.items()):
+    for (name, kind, _), flags in sorted(groups.items()):
         share = Rate.of_flags(flags)
-        line = dict(zip(("strategy", "kind", "value"), key, strict=True))
-        line |= {"attempts": share.n, "accepted": share.successes}
+        line = {"strategy": name, "kind": kind, "attempts": share.n, "accepted": share.successes}
         lines.append(line | interval_columns("share", share))
-    return pandas.DataFrame(lines)
+    frame = pandas.DataFrame(lines, columns=None if lines else ["strategy", "kind"])
+    values = [value for _, _, value in sorted(groups)]
+    frame.insert(2, "value", pandas.Series(values, dtype=object))  # a topic may hold a lone surrogate
+    return frame
 
 
 def compared_texts(runs: Runs, seeds: Sequence[Any]) -> list[str]:

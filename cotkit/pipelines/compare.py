@@ -197,6 +197,7 @@ def _embedder(kernel: Any) -> tuple[str, Embed] | None:
 def _embeddings(texts: list[str], model: str, url: str, key: str | None) -> list[list[float]]:
     import openai
 
+    texts = [text.encode("utf-8", "replace").decode() for text in texts]  # no lone surrogate can be sent
     failed: ModelError | None = None
     vectors: list[list[float]] = []
     with openai.OpenAI(base_url=url, api_key=key or "none", max_retries=5) as client:

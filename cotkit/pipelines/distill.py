@@ -17,9 +17,7 @@ in recipe.py, the decisions stand in acceptance.py.
 
 from __future__ import annotations
 
-import difflib
 import hashlib
-import inspect
 import os
 import pathlib
 import time
@@ -31,6 +29,7 @@ from cotkit.chat import CallLedger, Completion, ModelError
 from cotkit.paths import run_folder
 from cotkit.pipelines.acceptance import best_of, decide, drop_reason, feedback_on, spoilt
 from cotkit.pipelines.leaks import trace_leaks
+from cotkit.pipelines.options import divide, show_options
 from cotkit.pipelines.progress import Show, check_show
 from cotkit.pipelines.recipe import Recipe, make_recipe
 from cotkit.pipelines.running import Misconfigured, RunJob, Work, new_row
@@ -337,15 +336,8 @@ def _checked(
     problems: Any, generator: ChatModel, judge: Any, options: dict[str, Any]
 ) -> tuple[Sequence[Problem], Recipe, dict[str, Any]]:
     """The problems, the recipe, and the options that are the run's alone."""
-    known = [option.name for option in OPTIONS]
-    for name in options:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"it has: {', '.join(known)}"
-            raise TypeError(f"distill has no option {name!r}; {hint}")
+    of_recipe, of_run = divide("distill", options, make_recipe, _open)
     problems = load_problems(problems)
-    of_run = {name: value for name, value in options.items() if name in inspect.signature(_open).parameters}
-    of_recipe = {name: value for name, value in options.items() if name not in of_run}
     return problems, make_recipe(problems, generator, judge, **of_recipe), of_run
 
 
@@ -386,14 +378,4 @@ def _with_traces(run: Run, output_path: str | os.PathLike[str] | None) -> Run:
     return run
 
 
-OPTIONS = [
-    option
-    for function in (make_recipe, _open)
-    for option in inspect.signature(function).parameters.values()
-    if option.kind is option.KEYWORD_ONLY
-]
-
-for _function in (distill, adistill, start_distill):  # Shift-Tab in a notebook shows every option by name
-    _own = inspect.signature(_function)
-    _named = [option for option in _own.parameters.values() if option.kind is not option.VAR_KEYWORD]
-    _function.__signature__ = _own.replace(parameters=[*_named, *OPTIONS])
+show_options((distill, adistill, start_distill), make_recipe, _open)

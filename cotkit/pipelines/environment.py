@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -23,6 +24,7 @@ from cotkit.pipelines.distill import adistill, distill
 from cotkit.problems import Problem, load_problems
 from cotkit.records import Extraction, Verdict
 from cotkit.runs import Run
+from cotkit.shown import Shown
 from cotkit.verify import AnswerVerifier, Verifier
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ REWARDS = {True: 1.0, False: 0.0, None: None}
 
 
 @dataclass(frozen=True)
-class Step:
+class Step(Shown):
     """What one completion earned. `reward` None = nothing could decide: skip it, it is no 0."""
 
     problem: Problem
@@ -42,8 +44,11 @@ class Step:
     answer: str | None  # the final answer found in the completion
     done: bool = True
 
+    def shown(self) -> dict[str, Any]:
+        return vars(self) | {"problem": self.problem.id, "verdict": self.verdict.in_words}
 
-class Environment:
+
+class Environment(Shown):
     """Problems, a verifier, and the loop between them.
 
     problems: what `load_problems` takes; a Run of `synthesize` (its kept problems); or a synthesizer: a
@@ -194,6 +199,16 @@ class Environment:
             return [step.reward for step in aio.run(self._steps(asked, list(map(_text_of, completions))))]
 
         return verified_answer
+
+    def shown(self) -> dict[str, Any]:
+        made = "by a synthesizer, as they are asked for" if self.problems is None else len(self.problems)
+        types = Counter(problem.type or "no type" for problem in self.problems or ())
+        return {
+            "problems": made,
+            "types": types,
+            "verifier": type(self.verifier).__name__,
+            "batch": self.batch,
+        }
 
     def __repr__(self) -> str:
         source = "a synthesizer" if self.problems is None else f"{len(self.problems)} problems"

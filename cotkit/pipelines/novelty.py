@@ -2,6 +2,7 @@
 
 - exact: the same words, whatever the case, spacing and punctuation
 - skeleton: the same words when every number, in digits or in words, is replaced
+- one word: a short skeleton in which one word is another, is missing or is elsewhere
 - near: Jaccard similarity of word triples, numbers replaced, at or above `near`; MinHash with locality-
   sensitive hashing (Broder 1997; Leskovec et al., Mining of Massive Datasets, ch. 3) finds the candidates,
   the exact similarity decides
@@ -14,7 +15,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Collection, Hashable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from typing import Any
 
 _CJK = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"  # written without spaces: each character is a word
 _WORD = re.compile(rf"\d+(?:[.,:/]\d+)*|[{_CJK}]|[^\W\d_{_CJK}]+")
@@ -27,6 +29,7 @@ NUMBER_WORDS = frozenset(
 )
 _FOUND_EARLY = 0.6  # share of `near` from which MinHash proposes: its estimate has noise, so few are missed
 _PERMUTATIONS = 64
+_SHORT = 24  # words; in a longer text one changed word leaves enough triples for `near`
 
 
 def words_of(text: str) -> list[str]:
@@ -70,14 +73,21 @@ class Novelty:
         self.near, self.rouge = near, rouge
         self._words: dict[Hashable, list[str]] = {}
         self._triples: dict[Hashable, frozenset] = {}
-        self._same: dict[tuple[str, ...], list[Hashable]] = defaultdict(list)
+        self._same: dict[str, list[Hashable]] = defaultdict(list)
+        self._but_one: dict[str, list[Hashable]] = defaultdict(list)
         self._lsh = MinHashLSH(threshold=near * _FOUND_EARLY, num_perm=_PERMUTATIONS)
+
+    @classmethod
+    def of_gates(cls, gates: Mapping[str, Any]) -> Novelty:
+        return cls(gates["near"], gates["rouge_l"])
 
     def add(self, key: Hashable, text: str) -> None:
         words = words_of(text)
         skeleton = skeleton_of(words)
         self._words[key], self._triples[key] = words, _triples(skeleton)
-        self._same[tuple(skeleton)].append(key)
+        self._same[" ".join(skeleton)].append(key)
+        for rest in _without_one(skeleton):
+            self._but_one[rest].append(key)
         self._lsh.insert(key, _min_hash(self._triples[key]))
 
     def like(self, text: str, relatives: Collection[Hashable] = ()) -> Iterator[tuple[Hashable, str]]:
@@ -87,8 +97,12 @@ class Novelty:
         """
         words = words_of(text)
         skeleton = skeleton_of(words)
-        for key in self._same.get(tuple(skeleton), ()):
+        for key in self._same.get(" ".join(skeleton), ()):
             yield key, "the same words" if self._words[key] == words else "only the numbers differ"
+        found = (key for rest in _without_one(skeleton) for key in self._but_one.get(rest, ()))
+        for key in dict.fromkeys(found):
+            if key not in relatives:
+                yield key, "but for numbers, one word differs"
         triples = _triples(skeleton)
         for key in self._lsh.query(_min_hash(triples)):
             shared = len(triples & self._triples[key]) / len(triples | self._triples[key])
@@ -98,6 +112,14 @@ class Novelty:
             most = 2 * min(len(words), len(others)) / (len(words) + len(others) or 1)
             if most > self.rouge and key not in relatives and (f1 := rouge_l(words, others)) > self.rouge:
                 yield key, f"ROUGE-L {f1:.2f}"
+
+
+def _without_one(skeleton: Sequence[str]) -> list[str]:
+    """A short text as it is and without each of its words: two texts that share one are a word apart."""
+    if len(skeleton) > _SHORT:
+        return []
+    cut = [" ".join([*skeleton[:i], *skeleton[i + 1 :]]) for i in range(len(skeleton))]
+    return [" ".join(skeleton), *dict.fromkeys(cut)]
 
 
 def _triples(words: Sequence[str]) -> frozenset[str]:

@@ -10,14 +10,15 @@ prompt word by word (prompts/synth_evol_instruct.j2) and onto the row. To add on
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 
 class Operator(BaseModel):
-    """`problems` = 2: the prompt shows a second problem of the same domain. `example`: what it makes of BASE
-    (and SECOND), shown as an earlier turn, which small models need.
+    """`problems` = 2: the prompt shows a second problem of the same domain. `continues`: it shows the problem
+    without its question, and the reply goes on from there; small models, which repeat what they are to
+    rewrite, do get further then. `examples`: (problem, reply), shown as earlier turns.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -26,62 +27,82 @@ class Operator(BaseModel):
     text: str
     direction: Literal["depth", "breadth"] = "depth"
     problems: Literal[1, 2] = 1
-    example: str | None = None
+    continues: bool = False
+    examples: tuple[tuple[str, str], ...] = ()
 
 
 BASE = "A shop sells pens in boxes of 12. Mia buys 4 boxes. How many pens does she buy?"
 SECOND = "Tom has 18 pencils and shares them equally among 3 friends. How many pencils does each friend get?"
-_DEPTH = {  # name: (text, what becomes of BASE)
-    "add_constraint": (
-        "Add one more condition that changes the answer, with a definite number.",
-        "A shop sells pens in boxes of 12. Mia buys 4 boxes, but 5 of the pens do not write. How many pens "
-        "that write does she buy?",
+THIRD = "A bus makes 6 trips a day and carries 35 passengers on each trip. How many passengers is that?"
+
+
+def _anew(name: str, text: str, example: str, **more: Any) -> Operator:
+    return Operator(name=name, text=text, examples=((BASE, example),), **more)
+
+
+def _going_on(name: str, text: str, *replies: str) -> Operator:
+    shown = tuple(zip((SECOND, THIRD, BASE), replies, strict=True))
+    return Operator(name=name, text=text, continues=True, examples=shown)
+
+
+_SHIPPED = [
+    _going_on(
+        "add_constraint",
+        "Go on with a condition that has a new number and changes the result, then ask for the result.",
+        "But 3 of the pencils are broken. How many good pencils does each friend get?",
+        "On each trip 5 of the seats stay empty. How many passengers does it carry in a day?",
+        "But 5 of the pens do not write. How many pens that write does she buy?",
     ),
-    "deepen": (
+    _anew(
+        "deepen",
         "Ask for a quantity that takes more understanding of the same situation than the one asked for now.",
         "A shop sells pens in boxes of 12 for 9 dollars a box. Mia needs 50 pens. How many dollars do the "
         "fewest boxes that are enough cost?",
     ),
-    "concretise": (
+    _anew(
+        "concretise",
         "Replace general words by specific things, names, numbers and units, one of which changes the "
         "answer.",
         "The shop on Mill Street sells blue pens in boxes of 12. Mia buys 4 boxes for a class of 22 children"
         " and gives each child 2 pens. How many blue pens are left?",
     ),
-    "more_steps": (
-        "Change the situation so that one more calculation is needed before the answer is reached.",
-        "A shop sells pens in boxes of 12. Mia buys 4 boxes and gives half of the pens to her brother. How "
-        "many pens does she keep?",
+    _going_on(
+        "more_steps",
+        "Go on with one more event that has a new number, then ask for the result.",
+        "Each friend then loses 2 pencils. How many pencils does each friend have left?",
+        "On Sunday it makes only 4 trips. How many passengers does it carry in a week?",
+        "She gives 5 pens to each of her 6 cousins. How many pens does she keep?",
     ),
-    "invert": (
+    _anew(
+        "invert",
         "Swap known and unknown: state what was asked for as a given number, and ask for one of the numbers "
         "that were given, so that only one answer is possible.",
         "A shop sells pens in boxes of 12. Mia buys 48 pens. How many boxes does she buy?",
     ),
-    "chain": (
-        "Continue the situation with a second part that uses the present answer without stating it, and ask "
-        "for the result of the second part only.",
-        "A shop sells pens in boxes of 12. Mia buys 4 boxes and packs all her pens into cases of 8. How many"
-        " cases does she fill?",
+    _going_on(
+        "chain",
+        "Go on with what is done with the result, without stating it, then ask for the outcome of that.",
+        "Each friend sells all of them for 2 dollars each. How many dollars does each earn?",
+        "Each passenger pays 3 dollars. How many dollars does the bus take in a day?",
+        "She packs all her pens into cases of 8. How many cases does she fill?",
     ),
-}
-OPERATORS = {name: Operator(name=name, text=text, example=made) for name, (text, made) in _DEPTH.items()} | {
-    "combine": Operator(
-        name="combine",
-        text="Merge both problems into a single situation whose one question needs the numbers of both.",
+    _anew(
+        "combine",
+        "Merge both problems into a single situation whose one question needs the numbers of both.",
+        "A shop sells pens in boxes of 12. Mia buys 4 boxes and shares the pens equally among 3 friends. How "
+        "many pens does each friend get?",
         problems=2,
-        example="A shop sells pens in boxes of 12. Mia buys 4 boxes and shares the pens equally among 3 "
-        "friends. How many pens does each friend get?",
     ),
-    "change_context": Operator(
-        name="change_context",
-        text="Write about an entirely different situation that calls for the same kind of reasoning, with "
+    _anew(
+        "change_context",
+        "Write about an entirely different situation that calls for the same kind of reasoning, with "
         "different things, numbers and words.",
+        "A bus makes 6 trips a day and carries 35 passengers on each trip. How many passengers does it carry "
+        "in a day?",
         direction="breadth",
-        example="A bus makes 6 trips a day and carries 35 passengers on each trip. How many passengers does "
-        "it carry in a day?",
     ),
-}
+]
+OPERATORS = {operator.name: operator for operator in _SHIPPED}
 
 
 def parse_operators(given: Iterable[str | Mapping | Operator] | None) -> tuple[Operator, ...]:
@@ -99,9 +120,12 @@ def parse_operators(given: Iterable[str | Mapping | Operator] | None) -> tuple[O
 
 
 def examples_of(operators: Iterable[Operator]) -> dict[str, str]:
-    """{name: text} of every problem that a rewriting prompt shows and that is no seed."""
-    made = {f"example of {one.name}": one.example for one in operators if one.example}
-    return {"example": BASE, "second example": SECOND, **made}
+    """{name: text} of everything that a rewriting prompt shows and that is no seed."""
+    shown = {"example": BASE, "second example": SECOND, "third example": THIRD}
+    for operator in operators:
+        for number, (_, reply) in enumerate(operator.examples):
+            shown[f"example {number} of {operator.name}"] = reply
+    return shown
 
 
 def _parsed(one: str | Mapping | Operator) -> Operator:
@@ -113,5 +137,5 @@ def _parsed(one: str | Mapping | Operator) -> Operator:
         return one if isinstance(one, Operator) else Operator(**one)
     except (ValidationError, TypeError) as error:
         raise ValueError(
-            f"operator {one!r} needs a name and a text (and may have direction, problems): {error}"
+            f"operator {one!r} needs a name and a text and has {', '.join(Operator.model_fields)}: {error}"
         ) from None

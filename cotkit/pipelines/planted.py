@@ -8,7 +8,7 @@ another answer must be found out by running it.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 KINDS = ("constant", "operator", "off_by_one")
 _SWAPS = {
@@ -26,33 +26,24 @@ def planted_errors(code: str) -> list[tuple[str, str]]:
         return []
     found = []
     for node in ast.walk(tree):
-        for kind, change in _changes(node):
-            undo = change()
+        for kind, name, new in _changes(node):
+            old = getattr(node, name)
+            setattr(node, name, new)
             found.append((kind, ast.unparse(ast.fix_missing_locations(tree))))
-            undo()
+            setattr(node, name, old)
     return found
 
 
-def _changes(node: ast.AST) -> Iterator[tuple[str, Callable[[], Callable[[], None]]]]:
-    """(kind, a function that changes the tree and returns the one that changes it back)."""
+def _changes(node: ast.AST) -> Iterator[tuple[str, str, object]]:
+    """(kind, attribute, its changed value)."""
     if isinstance(node, ast.Constant) and type(node.value) in (int, float):
         value = node.value
-        yield "constant", _setting(node, "value", value + 1 if isinstance(value, int) else value * 1.1 or 1.0)
+        yield "constant", "value", value + 1 if isinstance(value, int) else value * 1.1 or 1.0
     elif isinstance(node, ast.BinOp) and type(node.op) in _SWAPS:
-        yield "operator", _setting(node, "op", _SWAPS[type(node.op)]())
+        yield "operator", "op", _SWAPS[type(node.op)]()
     elif isinstance(node, ast.Compare) and type(node.ops[0]) in _BOUNDS:
-        yield "off_by_one", _setting(node, "ops", [_BOUNDS[type(node.ops[0])](), *node.ops[1:]])
+        yield "off_by_one", "ops", [_BOUNDS[type(node.ops[0])](), *node.ops[1:]]
     elif isinstance(node, ast.Call) and getattr(node.func, "id", None) == "range":
         for place, bound in enumerate(node.args[:2]):
             moved = ast.BinOp(bound, ast.Add(), ast.Constant(1))
-            yield "off_by_one", _setting(node, "args", [*node.args[:place], moved, *node.args[place + 1 :]])
-
-
-def _setting(node: ast.AST, name: str, new: object) -> Callable[[], Callable[[], None]]:
-    old = getattr(node, name)
-
-    def change() -> Callable[[], None]:
-        setattr(node, name, new)
-        return lambda: setattr(node, name, old)
-
-    return change
+            yield "off_by_one", "args", [*node.args[:place], moved, *node.args[place + 1 :]]

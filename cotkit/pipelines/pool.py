@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from cotkit.pipelines.novelty import Novelty
 from cotkit.pipelines.running import Dropped
@@ -58,17 +58,20 @@ class Pool:
         self, attempt: int, question: str, relatives: Collection[int]
     ) -> tuple[int, str] | None:
         """(attempt, how): an accepted problem that this question repeats, as far as is known now."""
-        alike = self._index.like(question, relatives)
-        return next(((o, how) for o, how in alike if o in self.accepted and o != attempt), None)
+        return self._accepted_of(self._index.like(question, relatives), attempt)
 
     async def taken(self, attempt: int, question: str, relatives: Collection[int]) -> tuple[int, str] | None:
         """`taken_already`, when all that could be in its way is known."""
         for lower in range(self._all_asked, attempt):
             await self._asked[lower].wait()
         self._all_asked = max(self._all_asked, attempt)
-        for other in sorted({key for key, _ in self._index.like(question, relatives) if key < attempt}):
+        alike = list(self._index.like(question, relatives))
+        for other in sorted({key for key, _ in alike if key < attempt}):
             await self._settled[other].wait()
-        return self.taken_already(attempt, question, relatives)
+        return self._accepted_of(alike, attempt)
+
+    def _accepted_of(self, alike: Iterable[tuple[int, str]], attempt: int) -> tuple[int, str] | None:
+        return next(((o, how) for o, how in alike if o in self.accepted and o != attempt), None)
 
     async def accepted_before(self, limit: int) -> list[Problem]:
         """What the attempts below `limit` gave, in their order."""

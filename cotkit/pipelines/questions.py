@@ -2,9 +2,9 @@
 
 Nothing is judged here but the form. `read_question` peels what models write round a question and changes
 nothing in it: a corrupted question would pass all later steps, since they see no other. `fault_of` holds the
-rules of form of Self-Instruct (Wang et al. 2022, section 2.2: length, keywords, punctuation) and of
-Evol-Instruct's elimination (Xu et al. 2023, section 3.2: words of the prompt, nothing but stop words, an
-apology).
+rules of form of Self-Instruct (Wang et al. 2022, section 2.2, and its code: length, keywords, first
+character) and of Evol-Instruct's elimination (Xu et al. 2023, section 3.2: words of the prompt, nothing but
+stop words, an apology). What the seeds themselves do is refused by no rule that the user has not given.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ GATES: dict[str, Any] = {
     "min_words": 6,
     "max_words": 250,
     "keywords": (),  # whole words that a question must not have
+    "starts": (),  # regular expressions, for any case, that it must not begin with
     "near": 0.7,  # of Novelty: share of word triples that makes a near-duplicate
     "rouge_l": None,  # of Novelty: None = not looked at
     "new_words": 3,  # that a rewriting must add to its parent, numbers not counted
@@ -27,6 +28,7 @@ ORIGINAL = {  # Self-Instruct's, its lengths but for "<= 3 words", which no ques
     "max_words": 150,
     "keywords": ("image", "images", "graph", "graphs", "picture", "pictures", "file", "files", "map", "maps",
                  "draw", "plot", "go to"),
+    "starts": ("write a program", "[!-/:-@[-`{-~]", "[^\\x00-\\x7f]"),  # punctuation; no ASCII
     "rouge_l": 0.7,
 }  # fmt: skip
 
@@ -78,6 +80,13 @@ def read_question(text: str) -> str:
     return next(part for part in quoted.groups() if part is not None).strip() if quoted else text
 
 
+def situation_of(question: str) -> str:
+    """What stands before its last sentence, if that one and only that one asks for something; else ""."""
+    before, _, last = re.sub(r"(?<=[.!?])\s+(?=\S)", "\0", question.strip()).rpartition("\0")
+    asks = _ASKS.search(last) and not _ASKS.search(before) and len(last.split()) > 3
+    return before.replace("\0", " ") if asks else ""
+
+
 def apologises(text: str) -> bool:
     return len(text.split()) <= _APOLOGY_WORDS and bool(_APOLOGY.search(text))
 
@@ -91,11 +100,13 @@ def fault_of(question: str, gates: dict[str, Any], sources: Sequence[str]) -> tu
         return "unparsed", "nothing but stop words" if words else "the reply holds no question"
     if found := _PROMPT_WORDS.search(question):
         return "copied", f"words of the prompt: {found[0]!r}"
-    count = max(len(question.split()), sum(len(word) == 1 and word > "\u3040" for word in words))
+    count = length_of(question)
     if not gates["min_words"] <= count <= gates["max_words"]:
         return "length", f"{count} words, not {gates['min_words']} to {gates['max_words']}"
     if found := next((word for word in gates["keywords"] if has_word(question, word)), None):
         return "keyword", f"it has the word {found!r}"
+    if found := next((start for start in gates["starts"] if begins(question, start)), None):
+        return "start", f"it begins as {found!r} does"
     if _CODE_BLOCK.search(question) and not any(map(_CODE_BLOCK.search, sources)):
         return "unparsed", "it holds a block of code, unlike every problem it was made from"
     if not _ASKS.search(question) and all(map(_ASKS.search, sources)):
@@ -116,9 +127,24 @@ def gain(question: str, parent: str) -> int:
     return sum(not is_number(word) and word not in known for word in words_of(question))
 
 
-def check_gates(given: dict[str, Any] | None, strategy: str) -> dict[str, Any]:
-    """The gates of a strategy with the user's changes; ValueError for what cannot work."""
-    gates = GATES | (ORIGINAL if strategy == "self_instruct" else {}) | (given or {})
+def begins(question: str, start: str) -> bool:
+    return re.match(start, question, re.IGNORECASE) is not None
+
+
+def length_of(question: str) -> int:
+    """Its words; of a script without spaces, its characters."""
+    return max(len(question.split()), sum(word[0] > "\u3040" for word in words_of(question)))
+
+
+def check_gates(
+    given: dict[str, Any] | None, strategy: str, seeds: Sequence[str] = ()
+) -> tuple[dict[str, Any], list[str]]:
+    """The gates of a strategy with the user's changes, and notes on what was taken back because of the seeds.
+
+    Raises ValueError for what cannot work.
+    """
+    given = given or {}
+    gates = GATES | (ORIGINAL if strategy == "self_instruct" else {}) | given
     if unknown := sorted(gates.keys() - GATES.keys()):
         raise ValueError(f"gates: unknown {unknown}; known: {', '.join(GATES)}")
     for name in ("near", "rouge_l"):
@@ -129,6 +155,23 @@ def check_gates(given: dict[str, Any] | None, strategy: str) -> dict[str, Any]:
         raise ValueError(
             f"gates: min_words, max_words and new_words must be whole numbers in order, got {whole}"
         )
-    if isinstance(gates["keywords"], str):
-        raise ValueError("gates: keywords must be a list of words")
-    return gates | {"keywords": sorted(word.casefold() for word in gates["keywords"])}
+    for name in ("keywords", "starts"):
+        if isinstance(gates[name], str):
+            raise ValueError(f"gates: {name} must be a list")
+    try:
+        list(map(re.compile, gates["starts"]))
+    except re.error as error:
+        raise ValueError(f"gates: starts: {error.pattern!r} is no regular expression: {error}") from None
+    gates["keywords"] = sorted(word.casefold() for word in gates["keywords"])
+    notes = []
+    for name, held_by in (("keywords", has_word), ("starts", begins)):
+        held = {rule: sum(held_by(seed, rule) for seed in seeds) for rule in gates[name]}
+        if name not in given:
+            gates[name] = [rule for rule, count in held.items() if not count]
+            notes += [f"{name}: {rule!r} refuses nothing, {n} seeds have it" for rule, n in held.items() if n]
+    for name, outermost in (("min_words", min), ("max_words", max)):
+        seen = outermost([gates[name], *map(length_of, seeds)])
+        if name not in given and seen != gates[name]:
+            gates[name] = seen
+            notes.append(f"{name} is {seen}, as a seed has so many")
+    return gates, notes

@@ -20,11 +20,12 @@ import os
 import pathlib
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from cotkit.chat import merge_ledgers
 from cotkit.problems import Problem
+from cotkit.records import Row
 from cotkit.runs import Run, RunError, RunFolder
 from cotkit.runs import config_differences as differences
 
@@ -42,19 +43,24 @@ def run_shards(
     shards: int,
     options: Mapping[str, Any],
     *,
+    shard_of: Callable[[int], int] | None = None,
+    merge: Callable[..., Run] | None = None,
     say: Callable[[str], None] = print,
 ) -> Run:
     """`work(problems of a shard, run=..., show="none", **options)` for each shard, and the merged run.
 
+    shard_of: place of a problem -> its shard; None = one after the other. merge: in place of `merge_runs`.
     Raises RunError when shards failed: those that ended are kept, and the same call goes on.
     """
     _check(executor, shards, folder)
     options = {**options, **_divided(options, shards)}
-    numbers = [number for number in range(shards) if number < len(problems)]
-    folders = [folder / "shards" / f"{number:04}" for number in numbers]
+    parts: dict[int, list[Problem]] = {}
+    for place, problem in enumerate(problems):
+        parts.setdefault(shard_of(place) if shard_of else place % shards, []).append(problem)
+    folders = {number: folder / "shards" / f"{number:04}" for number in parts}
     waiting = {
-        executor.submit(_one_shard, work, problems[number::shards], str(path), options): number
-        for number, path in zip(numbers, folders, strict=True)
+        executor.submit(_one_shard, work, part, str(folders[number]), options): number
+        for number, part in parts.items()
     }
     failed: dict[int, BaseException] = {}
     try:
@@ -73,10 +79,11 @@ def run_shards(
     if failed:
         number, error = min(failed.items())
         raise RunError(
-            f"{len(failed)} of {len(numbers)} shards failed, first shard {number}: {type(error).__name__}: "
+            f"{len(failed)} of {len(parts)} shards failed, first shard {number}: {type(error).__name__}: "
             f"{error}. What was finished is kept in {folder / 'shards'}; the same call goes on from there."
         ) from error
-    return merge_runs(folders, folder, places={p.id: place for place, p in enumerate(problems)})
+    places = {p.id: place for place, p in enumerate(problems)}
+    return (merge or merge_runs)(list(folders.values()), folder, places=places)
 
 
 def _check(executor: Any, shards: int, folder: pathlib.Path) -> None:
@@ -135,11 +142,14 @@ def merge_runs(
     output: str | os.PathLike[str],
     *,
     places: Mapping[str, int] | None = None,
+    rows: Callable[[Run], Iterable[Row]] = Run.iter_records,
+    facts: Callable[[], Mapping[str, Any]] = dict,
 ) -> Run:
     """One run folder out of several that were made with one configuration; the old ones are left.
 
     places: {problem id: position in the whole input}; None = one folder's problems after another's. An
-    output that is a merged run is replaced, when all of it is known.
+    output that is a merged run is replaced, when all of it is known. rows: how a run is read; facts: more for
+    report.json, asked for when all rows are read.
 
     Raises RunError for configurations that differ (with the keys that do), and for a problem in two folders.
     """
@@ -163,13 +173,13 @@ def merge_runs(
     with RunFolder(output, runs[0].config, runtime=made_of, resume="never") as folder:
         offset = 0
         for run, report in zip(runs, reports, strict=True):
-            for row in run.iter_records():
+            for row in rows(run):
                 row.index = row.index + offset if places is None else places[row.id]
                 folder.append(row)
             offset += report["given"]
         ledger = merge_ledgers([run.path / "calls.sqlite" for run in runs], folder.path / "calls.sqlite")
         stopped = [report["stopped"] for report in reports if report.get("stopped")]
-        facts = {"ledger": ledger, "seconds": max(report.get("seconds", 0.0) for report in reports)}
-        folder.write_report(offset, stopped=stopped[0] if stopped else None, **facts)
+        known = {"ledger": ledger, "seconds": max(report.get("seconds", 0.0) for report in reports)}
+        folder.write_report(offset, stopped=stopped[0] if stopped else None, **known, **facts())
     shutil.rmtree(folder.path / "superseded", ignore_errors=True)
     return Run(folder.path)

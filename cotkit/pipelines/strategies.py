@@ -23,8 +23,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from cotkit.pipelines.operators import BASE, SECOND, Operator
+from cotkit.pipelines.operators import SECOND, Operator
 from cotkit.pipelines.pool import Pool
+from cotkit.pipelines.questions import situation_of
+from cotkit.pipelines.running import Dropped
 from cotkit.problems import Problem
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ class Plan:
     machine: list[Problem] = field(default_factory=list)  # problems of this run
     parent: Problem | None = None  # the problem that is rewritten
     operator: Operator | None = None
+    begins: str = ""  # of the new problem; the reply goes on from it
     round: int = 0
 
     @property
@@ -73,15 +76,26 @@ async def evol_instruct(recipe: Recipe, attempt: int, pool: Pool) -> Plan:
     before = [attempt - recipe.lag * back for back in range(round_, 0, -1)]
     machine = await pool.last_of(before)
     parent = machine or seed
-    others = shown_with(seed, recipe, rng, 2)[1:]
-    possible = [operator for operator in recipe.operators if others or operator.problems == 1]
+    others, situation = shown_with(seed, recipe, rng, 2)[1:], situation_of(parent.problem)
+    possible = [
+        operator
+        for operator in recipe.operators
+        if (others or operator.problems == 1) and (situation or not operator.continues)
+    ]
+    if not possible:
+        raise Dropped("no_operator", f"{parent.id} has no question apart from its situation to go on from")
     operator = shuffled(possible, rng)[0]
     second = others[0] if operator.problems == 2 else None
-    example = {"problem": BASE, "operator": operator, "second": second and SECOND}
+
+    def asked(problem: str, second: str | None) -> dict[str, Any]:
+        shown = situation_of(problem) if operator.continues else problem
+        return {"problem": shown, "operator": operator, "second": second}
+
     return Plan(
         seeds=[seed] if second is None else [seed, second],
-        turns=[(example, operator.example)] if operator.example else [],
-        values={"problem": parent.problem, "operator": operator, "second": second and second.problem},
+        turns=[(asked(problem, second and SECOND), reply) for problem, reply in operator.examples],
+        values=asked(parent.problem, second and second.problem),
+        begins=situation if operator.continues else "",
         machine=[machine] if machine else [],
         parent=parent,
         operator=operator,

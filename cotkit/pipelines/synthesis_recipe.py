@@ -13,7 +13,7 @@ import jinja2
 
 from cotkit.chat import check_sampling
 from cotkit.pipelines.operators import OPERATORS, Operator, parse_operators
-from cotkit.pipelines.questions import check_gates, has_word
+from cotkit.pipelines.questions import check_gates
 from cotkit.pipelines.strategies import SHOWN, STRATEGIES, group_of, shuffled
 from cotkit.problems import Problem
 from cotkit.prompts import Prompt, load_all
@@ -55,7 +55,7 @@ class Recipe:
             "seeds": {"count": len(self.seeds), "hash": digest.hexdigest()[:16]},
             "roles": {role: model.describe() for role, model in self.roles.items()},
             "prompts": {name: prompt.hash for name, prompt in self.prompts.items()},
-            "operators": {operator.name: operator.text for operator in self.operators},
+            "operators": {operator.name: operator.model_dump() for operator in self.operators},
             "program_timeout": self.program["timeout"],
             "verifier": VERIFIER.describe(),
             **{name: getattr(self, name) for name in plain},
@@ -108,9 +108,8 @@ def make_recipe(
     notes = _notes(seeds, 1 if strategy == "evol_instruct" else k, fewest)
     if votes and roles["solver"] is roles["answerer"]:
         notes.append("the votes come from the model that wrote the worked answers: they are not independent")
-    checked = check_gates(gates, strategy)
-    if "keywords" not in (gates or {}):
-        checked["keywords"] = _usable(checked["keywords"], seeds, notes)
+    gates, taken_back = check_gates(gates, strategy, [seed.problem for seed in seeds])
+    notes += taken_back
     if strategy == "evol_instruct" and fewest == 1 and all(o.problems == 2 for o in operators):
         raise ValueError("every operator needs two problems, but a split and type has one seed: give others")
     recipe = Recipe(
@@ -124,7 +123,7 @@ def make_recipe(
         rounds=rounds,
         lag=lag,
         operators=operators,
-        gates=checked,
+        gates=gates,
         program={"timeout": program_timeout, "allow_weak_isolation": allow_weak_isolation},
         seed=seed,
         sampling={name: value for name, value in sampling.items() if value is not None},
@@ -149,24 +148,18 @@ def _notes(seeds: Sequence[Problem], k: int, fewest: int) -> list[str]:
     return notes
 
 
-def _usable(keywords: Sequence[str], seeds: Sequence[Problem], notes: list[str]) -> list[str]:
-    """Of the strategy's own keywords those that would not refuse the seeds themselves."""
-    held = {word: sum(has_word(seed.problem, word) for seed in seeds) for word in keywords}
-    notes += [f"keyword {word!r} is not refused: {n} seeds have it" for word, n in held.items() if n]
-    return [word for word, n in held.items() if not n]
-
-
 def _try_prompts(prompts: dict[str, Prompt]) -> None:
     """A template that cannot be rendered fails here, before the first paid call."""
     names = ("problem", "second", "examples", "few_shot", "code", "printed", "nonce")
     values = {name: f"<{name}>" for name in names}
+    tried = (OPERATORS["deepen"], OPERATORS["chain"])  # of both kinds
     for name, prompt in prompts.items():
         try:
-            rendered = str(prompt.messages(operator=OPERATORS["deepen"], **values))
+            rendered = "".join(str(prompt.messages(operator=one, **values)) for one in tried)
         except jinja2.TemplateError as error:
             raise ValueError(f"prompt {name!r}: {error}; it may use operator, {', '.join(values)}") from None
         needed = ["<problem>"] * (name not in ("synth_few_shot", "synth_self_instruct"))
         needed += ["<code>"] * (name == "synth_judge")
-        needed += [OPERATORS["deepen"].text] * (name == "synth_evol_instruct")
+        needed += [one.text for one in tried if name == "synth_evol_instruct"]
         if missing := [text for text in needed if text not in rendered]:
             raise ValueError(f"prompt {name!r} does not show {missing[0]}: see the shipped one for the names")

@@ -4,9 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
+from cotkit.pipelines.attempts import STEPS, Synthesizer
 from cotkit.pipelines.pair_judge import calibration_in_words
 from cotkit.pipelines.progress import Show
 from cotkit.runs import Run
+
+
+def facts(made: Synthesizer, wanted: int | None, attempts: int, attempted: int) -> dict[str, Any]:
+    """What report.json holds beside the counts. Of a step that this run does not have, `problems` is None."""
+    recipe = made.recipe
+    without = {"judged": "judge" not in recipe.roles, "solved": not recipe.votes}
+    passed = made.passed | {"attempted": attempted}  # with those that an error of the program's own ended
+    return {
+        "strategy": recipe.strategy,
+        "wanted": wanted,
+        "attempts": attempts,
+        "notes": recipe.notes,
+        "funnel": [{"step": s, "problems": None if without.get(s) else passed.get(s, 0)} for s in STEPS],
+        "judge_calibration": made.calibration,
+        "endpoints": {role: model.stats() for role, model in recipe.roles.items()},
+    }
 
 
 def told(run: Run, show: Show) -> Run:
@@ -17,9 +34,8 @@ def told(run: Run, show: Show) -> Run:
 
 def outcome_of(report: dict[str, Any]) -> str:
     """What a synthesis gave, in a few lines: the funnel, the shortfall, what its judge is worth."""
-    kept, wanted, made = report["kept"], report["wanted"], sum(report["drops"].values()) + report["kept"]
-    made -= report["drops"].get("unfinished", 0)
-    lines = [f"{report['strategy']}: {kept} problems from {made} attempts"]
+    kept, wanted = report["kept"], report["wanted"]
+    lines = [f"{report['strategy']}: {kept} problems from {report['funnel'][0]['problems']} attempts"]
     if wanted is not None and kept < wanted:
         why = report["stopped"] or f"{report['attempts']} attempts were allowed"
         lines[0] += f", {wanted - kept} short of the {wanted} wanted ({why})"

@@ -156,6 +156,43 @@ def test_a_refused_key_stays_out_of_the_error(made, serve, tmp_path, monkeypatch
     assert caught.value.kind == "auth" and key not in str(caught.value) and caught.value.__context__ is None
 
 
+def test_half_a_character_in_a_question_or_an_answer_stops_nothing(serve, tmp_path, monkeypatch, capsys):
+    """A lone surrogate is kept as it is in the files, and shown as U+FFFD."""
+    half = "\ud83d"
+    monkeypatch.setenv("COTKIT_ROOT", str(tmp_path))
+    monkeypatch.setattr("cotkit.pipelines.programs.arun_python", run_in_no_sandbox)
+    right = strategy_script("few_shot")
+
+    def spoilt(request):
+        is_text = "response_format" not in request.body and "Python program" not in request.system
+        return right(request) + f" {half}" if is_text else right(request)
+
+    problems = [
+        p.model_copy(update={"id": half + p.id, "problem": p.problem + half, "metadata": {"topic": half}})
+        for p in seeds()
+    ]
+    server, vectors = serve(spoilt), serve(embeddings)
+    options = {"attempts": 12, "calibrate_judge": 2, "show": "none", "run": tmp_path / "r", "lag": 4}
+    run = cotkit.synthesize(problems, "self_instruct", model(server), model(server), **options)
+    assert run.report["kept"] >= 10 and half in run.rows["problem"].iloc[0]
+    made = cotkit.synthesized_problems(run)
+    assert half in made[0].problem and cotkit.load_problems(made)[0].problem == made[0].problem
+    asked = {"solver": model(server), "second_solver": model(server), "k": 1, "show": "none"}
+    kernel = {"model": "e", "base_url": vectors.base_url}
+    for n, like in enumerate(("tfidf", kernel)):
+        where = {"run": tmp_path / f"compared{n}", "kernel": like}
+        found = cotkit.compare_strategies({"self_instruct": run}, seeds=problems, **asked, **where)
+        assert found.difficulty["problems"].sum() == len(made) + len(problems) == len(found.solve_rates)
+    from cotkit.report import Report
+
+    report = Report("half", {})
+    for name in ("solve_rates", "coverage", "funnel", "reliability"):
+        report.table(getattr(found, name), name)
+    report.table([{"problem": p.problem, "reference": p.reference} for p in made], "problems")
+    found._repr_html_().encode()
+    assert half not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("change", "error", "words"),
     [

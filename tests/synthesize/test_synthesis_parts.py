@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import pathlib
 import random
 
 import pytest
@@ -11,7 +12,7 @@ from cotkit.pipelines.novelty import Novelty, rouge_l, words_of
 from cotkit.pipelines.operators import OPERATORS, parse_operators
 from cotkit.pipelines.planted import planted_errors
 from cotkit.pipelines.programs import read_program, single_answer, type_of
-from cotkit.pipelines.questions import check_gates, fault_of, gain, read_question
+from cotkit.pipelines.questions import check_gates, fault_of, gain, read_question, situation_of
 from cotkit.pipelines.strategies import place_in_chain
 from cotkit.problems import load_problems
 
@@ -26,7 +27,9 @@ TEXT = "Mia has 7 boxes with 12 pens each and gives 9 pens to Tom. How many pens
             "same",
         ),
         (TEXT.replace("7", "30").replace("9", "1,250.5"), "only the numbers"),
-        (TEXT.replace("Tom", "Ben"), "triples"),
+        (TEXT.replace("Tom", "Ben"), "one word"),
+        (TEXT.replace("has 7", "now has 30"), "one word"),
+        ("Every day " + TEXT, "triples"),
         (TEXT.replace("7", "twenty-five").replace("12", "three"), "only the numbers"),
         ("A train covers 90 km in 2 hours. What is its speed?", None),
         (TEXT.replace("Mia", "Zoe").replace("pens", "figs").replace("boxes", "bags"), None),
@@ -37,6 +40,24 @@ def test_likeness_is_found_in_each_of_its_forms(other, how):
     index.add("a", TEXT)
     found = next(index.like(other), None)
     assert (found is None) if how is None else (found[0] == "a" and how in found[1])
+
+
+@pytest.mark.parametrize(
+    ("other", "alike"),
+    [
+        ("What's the sum of 5 and 6?", True),
+        ("What is the total of 5 and 6?", True),
+        ("What is sum of the 5 and 6?", True),
+        ("So what is the sum of 5 and 6?", True),
+        ("What is half of the sum of 5 and 6?", False),
+        ("How large is the sum of 5 and 6?", False),
+    ],
+)
+def test_a_short_question_with_one_other_word_is_not_new(other, alike):
+    index = Novelty(near=0.7)
+    index.add("a", "What is the sum of 3 and 4?")
+    assert bool(list(index.like(other))) == alike
+    assert not list(index.like(other, relatives=["a"]))
 
 
 def test_of_relatives_only_the_same_words_count():
@@ -144,19 +165,82 @@ def test_what_belongs_to_a_question_stays_as_it_is(question):
     ],
 )
 def test_what_is_no_question_has_a_reason(question, reason):
-    gates = check_gates({"keywords": ["Picture"]}, "few_shot")
+    gates, _ = check_gates({"keywords": ["Picture"]}, "few_shot")
     fault = fault_of(question, gates, [TEXT])
     assert (fault[0] if fault else None) == reason
-    assert "map" in check_gates(None, "self_instruct")["keywords"]
+
+
+@pytest.mark.parametrize(
+    ("question", "reason"),
+    [
+        ("Write a program that adds 3 and 4, then prints it.", "start"),
+        ("write a Program that adds 3 and 4, then prints it.", "start"),
+        ("Tom has to write a program of 30 lines in 2 days. How many a day?", None),
+        ("$x$ is 3 and $y$ is 4. What is their sum?", "start"),
+        ("(3 + 4) times two is which number?", "start"),
+        ("Ärzte haben 3 Patienten und 4 Betten. Wie viele sind das?", "start"),
+        ("Look at the map of 3 towns and 4 roads. How many are they?", "keyword"),
+        ("How many are 3 and 4?", None),
+    ],
+)
+def test_the_gates_of_the_original_self_instruct(question, reason):
+    gates, notes = check_gates(None, "self_instruct", [TEXT])
+    fault = fault_of(question, gates, [TEXT])
+    assert (fault[0] if fault else None) == reason and not notes
+    assert fault_of(question, check_gates(None, "few_shot")[0], [TEXT]) is None
+
+
+def test_no_gate_refuses_what_the_seeds_do_unless_it_was_asked_for():
+    short, long = "$3 + 4$: how much?", "Élan: " + "map of 3 towns, " * 60 + "how many?"
+    gates, notes = check_gates(None, "self_instruct", [TEXT, short, long])
+    assert [fault_of(text, gates, [TEXT]) for text in (short, long)] == [None, None] and len(notes) == 5
+    assert "write a program" in gates["starts"] and "image" in gates["keywords"]
+    asked = {"starts": [r"\$"], "min_words": 6}
+    gates, notes = check_gates(asked, "self_instruct", [TEXT, short])
+    assert gates["starts"] == [r"\$"] and fault_of(short, gates, [TEXT])[0] == "length" and not notes
+
+
+@pytest.mark.parametrize("strategy", ["few_shot", "self_instruct", "evol_instruct"])
+def test_no_shipped_seed_is_refused_by_the_gates_it_sets(strategy):
+    files = sorted((pathlib.Path(__file__).parents[2] / "data" / "seeds").glob("*.jsonl"))
+    assert len(files) == 12
+    for path in files:
+        texts = [p.problem for p in load_problems(path)]
+        gates, _ = check_gates(None, strategy, texts)
+        assert not [fault for text in texts if (fault := fault_of(text, gates, texts))]
 
 
 @pytest.mark.parametrize(
     "gates",
-    [{"min_word": 3}, {"near": 0}, {"near": None}, {"rouge_l": 2}, {"max_words": 2}, {"keywords": "map"}],
+    [
+        {"min_word": 3},
+        {"near": 0},
+        {"near": None},
+        {"rouge_l": 2},
+        {"max_words": 2},
+        {"keywords": "map"},
+        {"starts": "map"},
+        {"starts": ["("]},
+    ],
 )
 def test_gates_that_cannot_work_are_refused(gates):
     with pytest.raises(ValueError, match="gates"):
         check_gates(gates, "few_shot")
+
+
+@pytest.mark.parametrize(
+    ("question", "situation"),
+    [
+        ("Tom has 3 hats. He buys 2.  How many has he?", "Tom has 3 hats. He buys 2."),
+        ("A pen costs $5.50. Find the cost of 3 pens.", "A pen costs $5.50."),
+        ("How many hats are 3 and 4?", ""),
+        ("How many hats has Tom? Give a whole number as the answer.", ""),
+        ("Tom buys 3 hats. What does Dr. Low pay?", ""),
+        ("", ""),
+    ],
+)
+def test_a_situation_is_what_stands_before_the_one_question(question, situation):
+    assert situation_of(question) == situation
 
 
 def test_gain_counts_new_words_and_no_numbers():

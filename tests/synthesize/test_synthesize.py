@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import os
 import re
+import signal
+import subprocess
 import sys
 
 import pytest
@@ -14,9 +17,9 @@ from synth_script import Script, model, right_answer, right_code, right_question
 
 import cotkit
 from cotkit import asynthesize, start_synthesize, synthesize, synthesized_problems
+from cotkit.pipelines.attempts import STEPS
 from cotkit.pipelines.operators import OPERATORS
 from cotkit.pipelines.synthesis_report import outcome_of
-from cotkit.pipelines.synthesize import STEPS
 from cotkit.runs import RunError
 
 STRATEGIES = ("few_shot", "self_instruct", "evol_instruct")
@@ -254,7 +257,10 @@ def test_a_run_too_short_to_evolve_says_so(serve, tmp_path):
 
 def test_a_rewriting_that_adds_nothing_is_no_gain(serve, tmp_path):
     def script(request):
-        parent = request.messages[-1]["content"].split("\n\nProblem: ")[1]
+        shown = request.messages[-1]["content"]
+        if "\n\nSituation: " in shown:  # the question alone comes back, as it was
+            return f"So what is the total of {re.findall(r'[a-z]+', shown)[-4]}?"
+        parent = shown.split("\n\nProblem: ")[1]
         return parent.split("\n\nSecond problem:")[0].replace("What is", "So what is")
 
     server = serve(script)
@@ -264,9 +270,29 @@ def test_a_rewriting_that_adds_nothing_is_no_gain(serve, tmp_path):
 
 def test_a_rewriting_that_copies_what_the_prompt_shows_is_no_new_problem(serve, tmp_path):
     """Its program and answer are right, so nothing else would stop it."""
-    server = serve(Script(question=lambda sid: OPERATORS["invert"].example.replace("48", str(48 + 12 * sid))))
-    run = quiet(seeds(), "evol_instruct", model(server), attempts=4, run=tmp_path / "r")
-    assert run.report["drops"] == {"copied": 4} and "prompt's example of invert" in run.records()[0].detail
+    for name in ("invert", "chain"):
+        reply = OPERATORS[name].examples[-1][1]
+        server = serve(
+            Script(question=lambda sid, reply=reply: re.sub(r"\d+", str(48 + 12 * sid), reply, count=1))
+        )
+        options = {"attempts": 4, "operators": [name], "run": tmp_path / name}
+        run = quiet(seeds(), "evol_instruct", model(server), **options)
+        assert run.report["drops"] == {"copied": 4} and f"of {name}" in run.records()[0].detail
+
+
+def test_an_operator_that_goes_on_shows_the_situation_and_keeps_it(serve, tmp_path):
+    """Small models repeat what they are to rewrite; a question that is not shown they must write anew."""
+    server = serve(Script())
+    run = quiet(seeds(), "evol_instruct", model(server), operators=["chain"], attempts=4, run=tmp_path / "r")
+    for row in run.records():
+        start = seeds()[int(about(row)["seed_ids"][0][1:])].problem.split(" What is")[0]
+        assert row.accepted and row.problem.startswith(f"{start} SID=")
+        request = next(r for r in asked(server, "question") if r.messages[-1]["content"].endswith(start))
+        assert "Answer with the next sentences alone" in request.system and len(shown_to(server, row)) == 3
+    bare = seeds(2, problem="What is the total of 3 apples and 4 pears in this one sentence?")
+    bare = [p.model_copy(update={"problem": f"{p.problem[:-1]} of {p.id}?"}) for p in bare]
+    run = quiet(bare, "evol_instruct", model(server), operators=["chain"], attempts=2, run=tmp_path / "b")
+    assert run.report["drops"] == {"no_operator": 2}
 
 
 def test_splits_and_types_never_meet_and_licences_add_up(serve, tmp_path):
@@ -355,7 +381,7 @@ def test_a_chain_whose_parent_an_endpoint_failed_is_asked_again_with_it(serve, t
 
 
 def test_an_error_of_the_program_itself_is_counted_and_compared(serve, tmp_path, monkeypatch):
-    module = sys.modules["cotkit.pipelines.synthesize"]  # the package's name for it is the function
+    module = sys.modules["cotkit.pipelines.attempts"]
     right, calls = module.typed_answer, []
 
     def broken(*given):
@@ -377,7 +403,7 @@ def test_a_keyword_that_the_seeds_have_refuses_nothing_unless_it_was_asked_for(s
     script = Script(question=lambda sid: right_question(sid).replace("what is", "in a graph what is"))
     options = {"attempts": 2, "k": 1}
     run = quiet(items, "self_instruct", model(serve(script)), run=tmp_path / "a", **options)
-    assert run.report["kept"] == 2 and "keyword 'graph' is not refused: 1 seeds" in run.report["notes"][-1]
+    assert run.report["kept"] == 2 and "'graph' refuses nothing, 1 seeds" in run.report["notes"][-1]
     options["gates"] = {"keywords": ["graph"]}
     run = quiet(items, "self_instruct", model(serve(script)), run=tmp_path / "b", **options)
     assert run.report["drops"] == {"keyword": 2}
@@ -448,6 +474,65 @@ def test_a_run_that_was_stopped_goes_on_and_pays_nothing_twice(serve, tmp_path, 
     assert [about(row)["seed_ids"] for row in last.records()] == [
         about(row)["seed_ids"] for row in full.records()
     ]
+
+
+def test_after_kill_9_nothing_that_was_answered_is_asked_again(serve, tmp_path):
+    """A real process, killed in the middle of its calls; the next call on the folder gives the same rows."""
+    plain, killed = Script(), []
+
+    def script(request):
+        if len(server.log) == 60 and not killed:
+            killed.append(process.send_signal(signal.SIGKILL))
+        return plain(request)
+
+    server = serve(script)
+    options = {"attempts": 12, "lag": 3, "run": str(tmp_path / "whole"), "allow_weak_isolation": True}
+    one = {"max_concurrency": 4, "endpoint_name": "e"}
+    whole = quiet(seeds(), "evol_instruct", model(server, **one), **options)
+    assert server.calls == 36
+    options["run"] = str(tmp_path / "r")
+    code = f"""
+import sys; sys.path.insert(0, {os.path.dirname(__file__)!r})
+from types import SimpleNamespace
+from synth_script import model, seeds
+from cotkit import synthesize
+asked = model(SimpleNamespace(base_url={server.base_url!r}), **{one!r})
+synthesize(seeds(), "evol_instruct", asked, show="none", **{options!r})
+"""
+    process = subprocess.Popen([sys.executable, "-c", code])
+    assert process.wait(120) == -signal.SIGKILL
+    run = quiet(seeds(), "evol_instruct", model(server, **one), **options)
+    assert [(row.problem, about(row)["parents"]) for row in run.records()] == [
+        (row.problem, about(row)["parents"]) for row in whole.records()
+    ]
+    assert run.report["complete"] and 72 <= server.calls <= 72 + 4  # what was in flight
+
+
+def test_each_stage_can_have_a_model_of_its_own(serve, tmp_path):
+    stages = {role: serve(Script()) for role in ("question", "code", "answer", "judge")}
+    of = {role: model(server, endpoint_name=role) for role, server in stages.items()}
+    options = {"coder": of["code"], "answerer": of["answer"], "attempts": 6, "k": 3, "run": tmp_path / "r"}
+    run = quiet(seeds(), "few_shot", of["question"], of["judge"], **options)
+    assert run.report["kept"] == 6
+    for role, server in stages.items():
+        assert {stage(request) for request in server.log} == {role} and len(server.log) == 6
+    for row in run.records():
+        assert len(set(shown_to(stages["question"], row))) == 3 == len(about(row)["seed_ids"])
+        assert about(row)["calls"]["code"]["endpoint"] == "code" and row.best.call["endpoint"] == "answer"
+
+
+def test_a_question_that_was_cut_off_is_none_and_one_call_at_a_time_stays_one(serve, tmp_path):
+    script = Script()
+
+    def cut(request):
+        reply = script(request)
+        return Reply(reply, finish_reason="length") if stage(request) == "question" else reply
+
+    server = serve(cut)
+    one = model(server, max_concurrency=1)
+    run = quiet(seeds(), "few_shot", one, one, attempts=3, calibrate_judge=2, run=tmp_path / "r")
+    assert run.report["drops"] == {"unparsed": 3} and "cut off" in run.records()[0].detail
+    assert server.peak == 1
 
 
 def test_the_judge_is_tried_on_planted_errors(serve, tmp_path):

@@ -1,0 +1,102 @@
+"""A synthesis in shards: what several processes make is what one would have made."""
+
+from __future__ import annotations
+
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+
+import pytest
+from synth_script import Script, model, right_question, seeds, stage
+
+import cotkit
+
+UNEQUAL = {"latency_s", "seconds", "cached"}  # of two runs on one input
+
+
+def made(server, strategy, folder, judge=False, **options):
+    options = {"show": "none", "calibrate_judge": 0, "attempts": 12, "lag": 2, "rounds": 3, **options}
+    asked = model(server, endpoint_name="mock")
+    return cotkit.synthesize(seeds(), strategy, asked, asked if judge else None, run=folder, **options)
+
+
+def rows(run):
+    def comparable(value):
+        if isinstance(value, dict):
+            return {key: comparable(item) for key, item in value.items() if key not in UNEQUAL}
+        return [comparable(item) for item in value] if isinstance(value, list) else value
+
+    return [comparable(row.model_dump()) for row in run.records()]
+
+
+@pytest.mark.parametrize("strategy", ["few_shot", "evol_instruct"])
+def test_shards_give_the_rows_of_one_process(serve, tmp_path, strategy):
+    server = serve(Script(answer=lambda sid: "\\boxed{5000}" if sid == 5 else f"\\boxed{{{2 * sid + 1}}}"))
+    alone = made(server, strategy, tmp_path / "alone", judge=True, calibrate_judge=2)
+    asked = server.calls
+    with ProcessPoolExecutor(2) as executor:
+        options = {"executor": executor, "shards": 2, "judge": True, "calibrate_judge": 2}
+        run = made(server, strategy, tmp_path / "many", **options)
+    assert rows(run) == rows(alone) and server.calls == 2 * asked
+    for name in ("given", "kept", "drops", "complete", "funnel", "notes", "judge_calibration", "attempts"):
+        assert run.report[name] == alone.report[name], name
+    assert run.report["ledger"]["calls"] == asked
+    assert len(cotkit.synthesized_problems(run)) == alone.report["kept"] == 11
+    with ThreadPoolExecutor(2) as executor:
+        again = made(server, strategy, tmp_path / "many", **{**options, "executor": executor})
+    assert rows(again) == rows(alone) and server.calls == 2 * asked  # nothing is asked twice
+
+
+def test_what_two_shards_both_have_stays_once(serve, tmp_path):
+    server = serve(Script(question=lambda sid: right_question(sid % 4)))
+    with ThreadPoolExecutor(2) as executor:
+        options = {"executor": executor, "shards": 2}
+        run = made(server, "few_shot", tmp_path / "r", **options)
+    report, kept = run.report, run.records(accepted=True)
+    assert report["kept"] == 4 == len({row.problem for row in kept}) and report["drops"] == {"repeated": 8}
+    assert [step["problems"] for step in report["funnel"][:3]] == [12, 12, 4]
+    first = {}
+    for row in run.records():
+        first.setdefault(row.problem, row.index)
+        assert row.accepted == (first[row.problem] == row.index)  # the lower attempt stays
+        assert row.accepted or not any(candidate.accepted for candidate in row.candidates)
+    late = next(row for row in run.records() if not row.accepted and row.reference is not None)
+    assert late.detail == f"of attempt {first[late.problem]}: the same words"  # what it got is kept
+    found = cotkit.compare_strategies({"few_shot": run}, seeds=seeds())
+    assert found.reliability["accepted"].iloc[0] == 4 and found.reliability["attempts"].iloc[0] == 12
+
+
+def test_each_shard_has_a_pool_of_its_own(serve, tmp_path):
+    server = serve(Script())
+    with ThreadPoolExecutor(2) as executor:
+        options = {"executor": executor, "shards": 2}
+        run = made(server, "self_instruct", tmp_path / "r", **options, attempts=24)
+        assert run.report["kept"] == 24
+        parents = {row.index: row.metadata["synthesis"]["parents"] for row in run.records()}
+        shard = {attempt: attempt // 6 % 2 for attempt in parents}  # blocks of lag x rounds
+        for attempt, ids in parents.items():
+            assert {shard[int(id[-5:])] for id in ids} <= {shard[attempt]}
+        assert sum(map(bool, parents.values())) >= 16
+        asked = sum(stage(request) == "question" for request in server.log)
+        run = made(server, "self_instruct", tmp_path / "r", **options, attempts=30)  # more may be asked for
+        assert (
+            run.report["kept"] == 30
+            and parents.items()
+            <= {row.index: row.metadata["synthesis"]["parents"] for row in run.records()}.items()
+        )
+        assert sum(stage(request) == "question" for request in server.log) == asked + 6
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "says"),
+    [
+        ({"n": 3}, ValueError, "give attempts="),
+        ({"executor": 3}, TypeError, "submit"),
+        ({"shards": 0}, ValueError, "shards must be"),
+        ({"attempts": None}, ValueError, "say how much"),
+        ({"temprature": 1}, TypeError, "did you mean 'temperature'"),
+    ],
+)
+def test_what_cannot_work_in_shards_is_refused_before_a_worker_starts(serve, tmp_path, changes, error, says):
+    server = serve(Script())
+    with ThreadPoolExecutor(1) as executor, pytest.raises(error, match=says):
+        made(server, "few_shot", tmp_path / "r", **{"executor": executor, **changes})
+    assert server.calls == 0
