@@ -13,11 +13,11 @@ READY := $(VENV)/.cotkit-ready
 help:
 	@echo "make demo      set up, distil word problems with the embedded model, write a report"
 	@echo "make test      set up, run all tests"
-	@echo "make lab       JupyterLab on the notebooks"
+	@echo "make lab       JupyterLab on the tour and the notebooks"
 	@echo "make reports   run every notebook"
 	@echo "make lint      ruff on code and notebooks, notebooks without outputs"
 	@echo "make train     adds what training needs (torch; some GB with a GPU)"
-	@echo "make bench     speed, bytes, memory and survival against bare loops (about ten minutes)"
+	@echo "make bench     speed, bytes, memory and survival against bare loops (a quarter of an hour)"
 	@echo "make soak      ten minutes of runs that are killed, interrupted, out of disk, and resumed"
 	@echo "make lock      constraints.txt anew from pyproject.toml (needs uv)"
 	@echo "make clean     remove .venv and caches (runs/ and reports/ stay)"
@@ -33,7 +33,7 @@ test: $(READY)
 	$(BIN)/python -m pytest $(ARGS)
 
 lab: $(READY)
-	$(BIN)/jupyter lab --notebook-dir=notebooks $(ARGS)
+	$(BIN)/jupyter lab --notebook-dir=notebooks --LabApp.default_url=/lab/tree/00_tour.ipynb $(ARGS)
 
 reports: $(READY)
 	@failed=""; for notebook in notebooks/*.ipynb; do \

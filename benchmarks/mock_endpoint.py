@@ -120,8 +120,11 @@ class Connection(asyncio.Protocol):
         if b"response_format" in body:
             needed = (0, 0, 0, 0, 0, 1, 1, 1, 2, 2)[zlib.crc32(str(mark).encode()) % 10]
             score = 9 if version >= needed else 3
+            if b"completeness" in body:  # CAMEL's judge gives plain numbers, for three dimensions
+                scores = dict.fromkeys(("correctness", "clarity", "completeness"), score / 10)
+                return json.dumps(scores | {"feedback": "go on"})
             return json.dumps({"correctness": {"reason": "scripted", "score": score}, "feedback": "go on"})
-        key = zlib.crc32(body)
+        key = hash(body)  # of 64 bits: no two of 100,000 prompts meet by chance
         self.state.counts["repeated"] += key in self.state.seen
         self.state.seen.add(key)
         version += b"VER=" in body

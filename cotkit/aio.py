@@ -123,8 +123,8 @@ run, arun, start, inside = _ENGINE.run, _ENGINE.arun, _ENGINE.start, _ENGINE.ins
 async def together(coros: Iterable[Awaitable[R]]) -> list[R]:
     """The results of all, run at the same time; an error is raised only when none is running any more."""
     contained = [_contained(coro) for coro in coros]
-    if len(contained) == 1:  # needs no task of its own
-        return [await contained[0]]
+    if len(contained) < 2:  # needs no task of its own
+        return [await coro for coro in contained]
     results = await asyncio.gather(*contained, return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException):

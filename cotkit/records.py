@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from cotkit.shown import Shown
+
 SCHEMA_VERSION = 1
 
 Stage = Literal["draft", "refine", "rationalize"]
@@ -31,7 +33,7 @@ class Attempt(BaseModel):
     message: str = ""
 
 
-class Completion(BaseModel):
+class Completion(Shown, BaseModel):
     """One model answer. `text` is what the user sees, `reasoning` the chain of thought apart from it."""
 
     text: str
@@ -68,8 +70,19 @@ class Completion(BaseModel):
             known["mean_logprob"] = sum(given) / len(given)
         return known
 
+    def shown(self) -> dict[str, Any]:
+        return {
+            "text": self.text,
+            "reasoning": self.reasoning,
+            "model": f"{self.served_model or self.model} at {self.endpoint}",
+            "ended by": f"{self.finish_reason}{', cut off' if self.truncated else ''}",
+            "took": f"{self.latency_s:.1f} s{', from the cache' if self.cached else ''}",
+            "tokens": self.usage.completion_tokens,
+            "cost in USD": self.usage.cost_usd,
+        }
 
-class Verdict(BaseModel):
+
+class Verdict(Shown, BaseModel):
     """`correct` is True, False, or None when it cannot be decided; `method` names the stage that decided."""
 
     model_config = ConfigDict(frozen=True)
@@ -78,8 +91,15 @@ class Verdict(BaseModel):
     method: str
     reason: str = ""
 
+    @property
+    def in_words(self) -> str:
+        return {True: "✓ right", False: "✗ wrong", None: "? undecided"}[self.correct]
 
-class Extraction(BaseModel):
+    def shown(self) -> dict[str, Any]:
+        return {"verdict": self.in_words, "by": self.method, "because": self.reason}
+
+
+class Extraction(Shown, BaseModel):
     """The final answer found in a completion and the marker it stood in; `answer` None = none found."""
 
     model_config = ConfigDict(frozen=True)
@@ -88,7 +108,7 @@ class Extraction(BaseModel):
     how: str
 
 
-class Dimension(BaseModel):
+class Dimension(Shown, BaseModel):
     """One axis a judge scores: asked for on the integer `scale` (low, high), stored on 0..1."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -99,7 +119,7 @@ class Dimension(BaseModel):
     anchors: dict[int, str] = Field(default_factory=dict)
 
 
-class Judgement(BaseModel):
+class Judgement(Shown, BaseModel):
     """Scores on 0..1 by dimension. `scores` is None when the judge failed; `error` then says why.
 
     A judge that failed is never a 0: it is left out of means and counted in the open.
@@ -118,8 +138,16 @@ class Judgement(BaseModel):
     def mean(self) -> float | None:
         return sum(self.scores.values()) / len(self.scores) if self.scores else None
 
+    def shown(self) -> dict[str, Any]:
+        return {
+            "scores": self.scores,
+            "failed": self.error,
+            "reasons": self.reasons,
+            "feedback": self.feedback,
+        }
 
-class Candidate(BaseModel):
+
+class Candidate(Shown, BaseModel):
     """One trace of one problem, with everything that is known about it."""
 
     iteration: int  # 0 = first draft
@@ -156,8 +184,18 @@ class Candidate(BaseModel):
             -self.sample_index,
         )
 
+    def shown(self) -> dict[str, Any]:
+        return {
+            "trace": self.trace,
+            "answer": self.answer,
+            "verdict": f"{self.verdict.in_words} ({self.verdict.method}) {self.verdict.reason}",
+            "scores": self.judgement and (self.judgement.scores or self.judgement.error),
+            "stage": f"{self.stage}, iteration {self.iteration}",
+            "model": self.call.get("served_model") or self.call.get("model"),
+        }
 
-class Row(BaseModel):
+
+class Row(Shown, BaseModel):
     """A finished problem: the problem, every candidate, and the decision recorded beside them.
 
     `accepted` rows are kept (rows.jsonl), the others are dropped with a `drop_reason` (drops.jsonl);
@@ -187,3 +225,13 @@ class Row(BaseModel):
     @property
     def best(self) -> Candidate | None:
         return None if self.final is None else self.candidates[self.final]
+
+    def shown(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "problem": self.problem,
+            "reference": self.reference,
+            "outcome": "kept" if self.accepted else f"dropped: {self.drop_reason} {self.detail}",
+            **(self.best.shown() if self.best else {"errors": [e.get("message") for e in self.errors]}),
+            "candidates": len(self.candidates),
+        }

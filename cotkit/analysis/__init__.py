@@ -4,7 +4,9 @@
     candidates.py    the traces of rows: which are the model's own; the frame analysis starts from
     selfscores.py    scores that need no judge: how many drafts agree on the answer
     scored_sources.py  the frame that thresholds are tuned on: candidates of runs, or a file of scored rows
-    diagnosis.py     a judge's noise and biases, how far it is fooled, weights for a panel
+    diagnosis.py     a judge's noise and biases, how far it is fooled
+    panels.py        what judges are worth together: median, minimum, majority, learned weights
+    positions.py     whether a model that compares two traces prefers the first
     distillation.py  funnel, acceptance, accuracy, types, scores, the judge's agreement with the verdict
     cost.py          calls, tokens, money and latency
     benchmark.py     models on the same problems: accuracy, pass@k, differences, cost, disagreements
@@ -40,12 +42,14 @@ _PUBLIC = {
     "benchmark": ["BenchmarkReport"],
     "cycles": [
         "Comparison", "compare", "cycle_findings", "cycles_frame", "dev_measures", "family_gains",
-        "gain_parts", "generation_measures", "score_summary",
+        "gain_parts", "generation_measures", "set_diversity", "trust_frame",
     ],
     "alarms": ["Alarm"],
     "conclusions": ["examples", "findings", "outcome"],
-    "diagnosis": ["JudgeDiagnosis", "judge_scores", "panel_weights"],
-    "tuning": ["ThresholdReport", "tune_thresholds"],
+    "diagnosis": ["JudgeDiagnosis", "judge_scores"],
+    "panels": ["panel_scores", "panel_table", "panel_weights"],
+    "positions": ["PositionBias"],
+    "tuning": ["ThresholdReport", "describe_scores", "tune_thresholds"],
     "threshold_tables": ["threshold_grid"],
     "certificate": ["simulate_thresholds"],
     "paths": ["Path"],

@@ -7,9 +7,6 @@ nothing but 429) or soft (fault after fault): a soft one still lets a call throu
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
-
 from cotkit.chat.errors import Failure
 from cotkit.chat.limiter import Clock
 
@@ -55,14 +52,12 @@ class Breaker:
             return True
         return not self._probing and self._clock.now() >= self._until
 
-    @contextlib.contextmanager
-    def passage(self, last_resort: bool) -> Iterator[bool]:
-        """Yields `admits`; a call that probes keeps the others out until it has left."""
-        admitted = self.admits(last_resort)
-        probes = admitted and self.kind is not None and not self._probing
+    def enter(self) -> bool:
+        """A call goes that was admitted. True = it probes, and keeps the others out until it leaves."""
+        probes = self.kind is not None and not self._probing
         self._probing |= probes
-        try:
-            yield admitted
-        finally:
-            if probes:
-                self._probing = False
+        return probes
+
+    def leave(self, probes: bool) -> None:
+        if probes:
+            self._probing = False

@@ -119,18 +119,27 @@ def refuse_unknown(given: Iterable[str], known: Iterable[str], what: str, advice
             raise TypeError(f"unknown {what} {name!r}: {hint}known: {', '.join(known)}{advice}")
 
 
+_LIMITS = {
+    "temperature": {"least": 0},
+    "top_p": {"above": 0, "most": 1},
+    "max_tokens": {"least": 1, "whole": True},
+    "seed": {"whole": True},
+}
+
+
 def check_sampling(sampling: Mapping[str, Any], extra_body: Mapping[str, Any] | None) -> None:
     """TypeError or ValueError for a sampling parameter no endpoint could take; None = not set."""
-    check_number("temperature", sampling.get("temperature"), least=0, optional=True)
-    check_number("top_p", sampling.get("top_p"), above=0, most=1, optional=True)
-    check_number("max_tokens", sampling.get("max_tokens"), least=1, whole=True, optional=True)
-    check_number("seed", sampling.get("seed"), whole=True, optional=True)
+    for name, limits in _LIMITS.items():
+        if sampling.get(name) is not None:
+            check_number(name, sampling[name], **limits)
     stop = sampling.get("stop")
     if not (stop is None or (isinstance(stop, (str, list)) and all(isinstance(part, str) for part in stop))):
         raise TypeError(f"stop must be a string or a list of strings, got {stop!r}")
-    if extra_body is not None and not isinstance(extra_body, Mapping):
+    if extra_body is None:
+        return
+    if not isinstance(extra_body, Mapping):
         raise TypeError(f"extra_body must be a dict of further request fields, got {extra_body!r}")
-    if taken := sorted(RESERVED & set(extra_body or ())):
+    if taken := sorted(RESERVED & set(extra_body)):
         raise ValueError(f"extra_body cannot set {', '.join(taken)}: cotkit sets it")
 
 

@@ -38,6 +38,8 @@ _UNSUPPORTED = re.compile(
 _FORMAT = re.compile(r"response[ _]?format|json[ _]?(schema|object|mode)|structured|grammar|guided", re.I)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
+_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
+
 log = logging.getLogger(__name__)
 
 Messages = str | Sequence[Mapping[str, Any]]
@@ -87,14 +89,15 @@ class Dialect:
 
     def __init__(self, options: EndpointOptions, identity: str, host: str):
         self._options, self._identity = options, identity
+        self._sampling, self._extra = options.sampling, options.extra_body or {}
         self.takes_n = host == OPENAI_HOST if options.supports_n == "auto" else options.supports_n
         self._mode = STRUCTURED[0] if options.structured == "auto" else options.structured
         self._refused: set[str] = set()
 
     def parameters(self, call: Call) -> dict[str, Any]:
         """The parameters of a call as asked for; the seed moves on with the sample index."""
-        asked = {**self._options.sampling, **call.sampling}
-        asked |= {**(self._options.extra_body or {}), **asked.pop("extra_body", {})}
+        asked = {**self._sampling, **call.sampling}
+        asked |= {**self._extra, **asked.pop("extra_body", {})}
         if "seed" in asked:
             asked["seed"] += call.sample_index
         if call.logprobs is not None:
@@ -120,7 +123,7 @@ class Dialect:
             "sample_index": call.sample_index,
             "version": CACHE_VERSION,
         }
-        return hashlib.sha256(json.dumps(asked, sort_keys=True, separators=(",", ":")).encode()).digest()
+        return hashlib.sha256(_canonical(asked).encode()).digest()
 
     def body(self, call: Call, n: int = 1) -> dict[str, Any]:
         """The request."""

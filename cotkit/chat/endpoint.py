@@ -124,23 +124,23 @@ class Endpoint:
             ticket = await self.limiter.acquire(first=again)
             if ticket is None:  # the breaker opened meanwhile
                 continue
-            again, failure, answered = True, None, False
+            again, failure, answered, probes = True, None, False, False
             asked, tried = self.base_url, self._reviving
             body = self.dialect.body(calls[0], len(calls) if self.dialect.takes_n else 1)
             try:
-                with self.breaker.passage(alone) as admitted:
-                    if not admitted:
-                        continue
-                    try:
-                        completions = await self._once(body, calls, attempts, ledger, role)
-                        answered = True
-                        return completions
-                    except Failure as error:
-                        failure = error
-                        if failure.kind == "connection" and self._revive is not None:
-                            await self._make_it_run(failure, asked, tried)
-                        self._take_in(failure, caller)
+                if not self.breaker.admits(alone):  # any more
+                    continue
+                probes = self.breaker.enter()
+                completions = await self._once(body, calls, attempts, ledger, role)
+                answered = True
+                return completions
+            except Failure as error:
+                failure = error
+                if failure.kind == "connection" and self._revive is not None:
+                    await self._make_it_run(failure, asked, tried)
+                self._take_in(failure, caller)
             finally:
+                self.breaker.leave(probes)
                 limited = failure is not None and failure.kind == "rate_limit"
                 self.limiter.release(ticket, clean=answered, limited=limited)
             attempts.append(
@@ -237,24 +237,25 @@ class Endpoint:
                 reply = read_completion(await transport.post(body))
             except Failure as failure:
                 failure.message = scrub(failure.message, self._secrets())
-                self._record(ledger, role, failure.kind, Usage(), (prompt, 0), started)
+                await self._record(ledger, role, failure.kind, Usage(), (prompt, 0), started)
                 raise
             usage = self._usage(reply)
             written = sum(len(a.text) + len(a.reasoning or "") for a in reply.answers)
             tokens = prompt, written // CHARACTERS_PER_TOKEN
             problem = reply.answers[0].problem if len(calls) == 1 else None
             if problem is not None:
-                self._record(ledger, role, problem, usage, tokens, started)
+                await self._record(ledger, role, problem, usage, tokens, started)
                 raise Failure(problem, scrub(reply.answers[0].detail, self._secrets()))
             latency = time.monotonic() - started
             completions = self._completions(body, calls, attempts, reply, usage, latency)
-            self._record(ledger, role, None, usage, tokens, started, zip(calls, completions, strict=True))
+            answered = zip(calls, completions, strict=True)
+            await self._record(ledger, role, None, usage, tokens, started, answered)
         self._works()
         if len(reply.answers) < body.get("n", 1):
             self.dialect.takes_n = False
         return completions
 
-    def _record(
+    async def _record(
         self,
         ledger: CallLedger | None,
         role: str,
@@ -266,14 +267,14 @@ class Endpoint:
     ) -> None:
         if ledger is None:
             return
-        ledger.record(
+        await ledger.record(
             role=role,
             endpoint=self.label,
             model=self.options.model,
             kind=kind,
             usage=usage,
             seconds=time.monotonic() - started,
-            guess=self._guess(*guessed_tokens) if None in usage.model_dump().values() else Amount(),
+            guess=self._guess(*guessed_tokens),
             answers=[(self.dialect.key(call), completion) for call, completion in answered if completion],
         )
 

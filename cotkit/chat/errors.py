@@ -142,8 +142,15 @@ def retry_after_seconds(headers: Mapping[str, str]) -> float | None:
             continue
         if not math.isnan(seconds):
             return max(0.0, seconds)
+    at, said = _seconds_of(value), _seconds_of(headers.get("date"))
+    if at is None:
+        return None
+    return max(0.0, at - (time.time() if said is None else said))  # by the endpoint's clock, not by ours
+
+
+def _seconds_of(date: str | None) -> float | None:
     try:
-        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
+        return email.utils.parsedate_to_datetime(date).timestamp()
     except (TypeError, ValueError, AttributeError):
         return None
 

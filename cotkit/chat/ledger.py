@@ -1,11 +1,13 @@
 """calls.sqlite: what a run has asked, paid for and been told.
 
 Two tables. `calls` is the ledger: one row a request that ended, answered or failed, with its tokens and
-cost. `answers` is the cache: the completion of a call under the key of what was asked. Both are written, in
-one transaction, the moment a request ends, so a killed process loses no answer it was given.
+cost. `answers` is the cache: the completion of a call under the key of what was asked. Nobody is given an
+answer before both are written, so a killed process loses none that it used; requests that end in the same
+turn of the event loop share a transaction, so that the busier the loop, the less each of them costs.
 
 SQLite in WAL mode: a commit is an append to calls.sqlite-wal and survives `kill -9`. The main file is
 written when the ledger is closed, or once 64 MB wait in the WAL, so that no page is rewritten for each call.
+The keys are held in memory: an index in the file would be one more page to write for each call.
 """
 
 from __future__ import annotations
@@ -17,13 +19,13 @@ import math
 import sqlite3
 import threading
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cotkit.chat.config import check_number
-from cotkit.chat.errors import BudgetExceeded, LedgerError
+from cotkit.chat.budgets import Budgets
+from cotkit.chat.errors import LedgerError
 from cotkit.chat.tally import Amount, Tally
 from cotkit.records import Completion, Usage
 
@@ -32,7 +34,8 @@ if TYPE_CHECKING:
     from cotkit.chat.model import ChatModel
 
 SCHEMA_VERSION = 1
-WAL_PAGES = 16_384  # of 4 KiB
+PAGE = 1024  # bytes: a commit writes whole pages, and most answers are shorter than SQLite's 4 KiB
+WAL_PAGES = 65_536
 BUSY_S = 10.0
 
 _TABLES = f"""
@@ -44,7 +47,6 @@ CREATE TABLE IF NOT EXISTS calls (
     guessed_tokens INTEGER, guessed_usd REAL  -- what an unknown use counts for in the budgets
 );
 CREATE TABLE IF NOT EXISTS answers (id INTEGER PRIMARY KEY, call INTEGER, key BLOB, completion TEXT);
-CREATE UNIQUE INDEX IF NOT EXISTS answers_by_key ON answers (key);
 PRAGMA user_version = {SCHEMA_VERSION};
 COMMIT;
 """
@@ -54,6 +56,13 @@ SELECT role, kind, COUNT(*), TOTAL(prompt_tokens), TOTAL(completion_tokens), TOT
     TOTAL(guessed_tokens), TOTAL(guessed_usd)
 FROM calls GROUP BY role, kind
 """
+_INSERT_CALL = """
+INSERT INTO calls (at, seconds, role, endpoint, model, kind, prompt_tokens, completion_tokens, cost_usd,
+    guessed_tokens, guessed_usd) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_INSERT_ANSWER = "INSERT INTO answers (call, key, completion) VALUES (?, ?, ?)"
+_NOT_STORED = {"parsed", "cached"}
+_HINT = "is there space left, and may you write there?"
 
 
 class CallLedger:
@@ -76,18 +85,13 @@ class CallLedger:
         budget_calls: int | None = None,
         use_cache: bool = True,
     ):
-        check_number("budget_usd", budget_usd, least=0, optional=True)
-        check_number("budget_tokens", budget_tokens, least=0, whole=True, optional=True)
-        check_number("budget_calls", budget_calls, least=0, whole=True, optional=True)
         self.path, self.use_cache = Path(path), use_cache
-        limits = (budget_calls, budget_tokens, budget_usd)
-        self._budget = Amount(*(math.inf if limit is None else limit for limit in limits))
-        self._bounded = any(limit is not None for limit in limits)
         self._lock = threading.RLock()  # totals() is read from the notebook's thread
         self._tallies: dict[str, Tally] = {}
-        self._in_flight = Amount()
-        self._settled: list[asyncio.Future[None]] = []
-        self._turns: dict[bytes, _Turn] = {}
+        self.budgets = Budgets(self._tallies, self.path, budget_usd, budget_tokens, budget_calls)
+        self.reserved = self.budgets.reserved
+        self._turns: dict[bytes, asyncio.Event | None] = {}
+        self._ended: list[_Ended] = []  # not yet written
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self._trouble():
             self._db = sqlite3.connect(
@@ -110,10 +114,12 @@ class CallLedger:
             )
         if tables and (found := self._db.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
             raise sqlite3.DatabaseError(found.splitlines()[-1])
+        if not tables:
+            self._db.execute(f"PRAGMA page_size = {PAGE}")
         self._use_wal()
         if not tables:
             self._db.executescript(_TABLES)
-        self._known = {row[0] for row in self._db.execute("SELECT key FROM answers")}
+        self._known = dict(self._db.execute("SELECT key, id FROM answers ORDER BY id DESC"))  # first one wins
         for role, *sums in self._db.execute(_SUMS):
             self._tally(role).add(*sums)
 
@@ -139,7 +145,7 @@ class CallLedger:
         except sqlite3.ProgrammingError:
             raise LedgerError(f"{self.path} was closed: open the ledger again") from None
         except sqlite3.OperationalError as error:
-            hint = "another process is writing to it" if "locked" in str(error) else "is the disk full?"
+            hint = "another process is writing to it" if "locked" in str(error) else _HINT
             raise LedgerError(f"{self.path} cannot be used: {error} ({hint})") from None
         except sqlite3.DatabaseError as error:
             raise LedgerError(
@@ -158,48 +164,39 @@ class CallLedger:
         if not self.use_cache:
             return None
         for key in keys:
-            if key not in self._known:
+            if (id := self._known.get(key)) is None:
                 continue
             with self._trouble():
-                row = self._db.execute("SELECT completion FROM answers WHERE key = ?", (key,)).fetchone()
+                row = self._db.execute("SELECT completion FROM answers WHERE id = ?", (id,)).fetchone()
                 self._tally(role).cached += 1
             return Completion(**json.loads(row[0]), cached=True), key
         return None
 
-    @contextlib.asynccontextmanager
-    async def turn(self, key: bytes) -> AsyncIterator[None]:
-        """Identical calls take turns, so that the second finds the first one's answer in the cache."""
-        turn = self._turns.setdefault(key, _Turn())
-        turn.users += 1
-        try:
-            async with turn.lock:
-                yield
-        finally:
-            turn.users -= 1
-            if not turn.users:
-                del self._turns[key]
+    def turn(self, key: bytes) -> _Turn:
+        """`async with`: identical calls take turns, so that the second finds the first one's answer."""
+        return _Turn(self._turns, key)
 
     def forget(self, keys: Iterable[bytes]) -> None:
         """The answers under these keys were no use: they leave the cache and count as kind "parse"."""
         with self._trouble():
             for key in keys:
-                found = self._db.execute(
-                    "SELECT calls.id, role FROM answers JOIN calls ON calls.id = call WHERE key = ?", (key,)
-                ).fetchone()
-                if found is None:
+                if (id := self._known.pop(key, None)) is None:
                     continue
+                call, role = self._db.execute(
+                    "SELECT calls.id, role FROM answers JOIN calls ON calls.id = call WHERE answers.id = ?",
+                    (id,),
+                ).fetchone()
                 with self._db:
                     self._db.execute("BEGIN IMMEDIATE")
-                    self._db.execute("UPDATE calls SET kind = 'parse' WHERE id = ?", found[:1])
-                    self._db.execute("DELETE FROM answers WHERE key = ?", (key,))
-                self._known.discard(key)
-                tally = self._tally(found[1])
+                    self._db.execute("UPDATE calls SET kind = 'parse' WHERE id = ?", (call,))
+                    self._db.execute("DELETE FROM answers WHERE id = ?", (id,))
+                tally = self._tally(role)
                 tally.calls -= 1
                 tally.failed["parse"] += 1
 
     # The ledger.
 
-    def record(
+    async def record(
         self,
         *,
         role: str,
@@ -212,36 +209,47 @@ class CallLedger:
         answers: Iterable[tuple[bytes, Completion]] = (),
     ) -> None:
         """One request has ended: `kind` None = answered, else why it failed. `guess` = what it took, where
-        the endpoint does not say; `answers` go into the cache.
+        the endpoint does not say; `answers` go into the cache. Returns when it is written.
         """
         usage, guess = usage or Usage(), guess or Amount(1)
         unknown_usage = usage.prompt_tokens is None or usage.completion_tokens is None
-        guessed_tokens = guess.tokens if unknown_usage else 0
-        guessed_usd = guess.usd if usage.cost_usd is None else 0.0
-        spent = (usage.prompt_tokens, usage.completion_tokens, usage.cost_usd)
-        row = (time.time(), seconds, role, endpoint, model, kind, *spent, guessed_tokens, guessed_usd)
-        with self._trouble(), self._db:
-            self._db.execute("BEGIN IMMEDIATE")
-            call = self._db.execute(
-                "INSERT INTO calls (at, seconds, role, endpoint, model, kind, prompt_tokens, "
-                "completion_tokens, cost_usd, guessed_tokens, guessed_usd) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                row,
-            ).lastrowid
-            stored = [(call, key, _as_json(completion)) for key, completion in answers]
-            self._db.executemany(
-                "INSERT OR IGNORE INTO answers (call, key, completion) VALUES (?, ?, ?)", stored
-            )
-            self._tally(role).add(
-                kind,
-                1,
-                *(number or 0 for number in spent),
-                unknown_usage,
-                usage.cost_usd is None,
-                guessed_tokens,
-                guessed_usd,
-            )
-        self._known.update(key for _, key, _ in stored)
+        guessed = guess.tokens if unknown_usage else 0, guess.usd if usage.cost_usd is None else 0.0
+        spent = usage.prompt_tokens, usage.completion_tokens, usage.cost_usd
+        loop = asyncio.get_running_loop()
+        ended = _Ended(
+            row=(time.time(), seconds, role, endpoint, model, kind, *spent, *guessed),
+            sums=(kind, 1, *(n or 0 for n in spent), unknown_usage, usage.cost_usd is None, *guessed),
+            answers=[(key, _as_json(completion)) for key, completion in answers],
+            written=loop.create_future(),
+        )
+        self._ended.append(ended)
+        if len(self._ended) == 1:
+            loop.call_soon(self._write)
+        await ended.written
+
+    def _write(self) -> None:
+        """What has ended since the last time, in one transaction: all of it, or nothing and an error."""
+        group, self._ended = self._ended, []
+        if not group:  # written when the ledger was closed
+            return
+        fresh, error = {}, None
+        try:
+            with self._trouble(), self._db:
+                self._db.execute("BEGIN IMMEDIATE")
+                for ended in group:
+                    call = self._db.execute(_INSERT_CALL, ended.row).lastrowid
+                    for key, completion in ended.answers:
+                        if key not in self._known:
+                            fresh[key] = self._db.execute(_INSERT_ANSWER, (call, key, completion)).lastrowid
+            self._known |= fresh
+            for ended in group:
+                self._tally(ended.row[2]).add(*ended.sums)
+        except Exception as trouble:  # noqa: BLE001 - whoever waits must hear of it, whatever it is
+            error = trouble
+        for ended in group:
+            if ended.written.done():
+                continue
+            ended.written.set_result(None) if error is None else ended.written.set_exception(error)
 
     def totals(self) -> dict[str, Any]:
         """Sums over every session on this folder, and by role; None = nothing is known.
@@ -256,7 +264,7 @@ class CallLedger:
             by_role = {role: tally.report() for role, tally in self._tallies.items()}
         return {**total.report(), "by_role": by_role}
 
-    # The budgets.
+    # What budgets need to know.
 
     def check_prices(self, *models: ChatModel) -> None:
         """ValueError when `budget_usd` is set and an endpoint of a model has no known price."""
@@ -266,7 +274,7 @@ class CallLedger:
 
     def unpriced(self, endpoints: Iterable[Endpoint]) -> str | None:
         """Why `budget_usd` cannot be watched over these endpoints; None = it can."""
-        if math.isinf(self._budget.usd):
+        if math.isinf(self.budgets.limits.usd):
             return None
         unknown = [f"{e.options.model} at {e.label}" for e in endpoints if e.price is None]
         if not unknown:
@@ -277,66 +285,10 @@ class CallLedger:
             "(0, 0) where it is free; or set budget_tokens instead"
         )
 
-    @contextlib.asynccontextmanager
-    async def reserved(self, role: str, guess: Amount = Amount(1)) -> AsyncIterator[None]:  # noqa: B008
-        """Holds a place in the budgets for one request; `guess` serves until there is a mean to go by.
-
-        Where only the requests in flight could make it too many, waits until they have ended. Raises
-        BudgetExceeded.
-        """
-        if not self._bounded:
-            yield
-            return
-        while not self._fits(expected := self._expected(role, guess), first=expected is guess):
-            settled = asyncio.get_running_loop().create_future()
-            self._settled.append(settled)
-            await settled
-        self._in_flight += expected
-        try:
-            yield
-        finally:
-            self._in_flight -= expected
-            for settled in self._settled:
-                if not settled.done():
-                    settled.set_result(None)
-            self._settled.clear()
-
-    def _expected(self, role: str, guess: Amount) -> Amount:
-        """What one more request of this role takes: the mean so far."""
-        tally = self._tallies.get(role)
-        if tally is None or not tally.billed:
-            return guess
-        return Amount(1, tally.spent.tokens / tally.billed, tally.spent.usd / tally.billed)
-
-    def _fits(self, expected: Amount, first: bool) -> bool:
-        """True = it may start, False = wait for those in flight; raises when there is no room at all."""
-        spent = sum((tally.spent for tally in self._tallies.values()), Amount())
-        if not self._passed(spent + self._in_flight + expected):
-            return True
-        if self._in_flight.calls:
-            return False
-        if first and not self._passed(spent + Amount(1, min(expected.tokens, 1), min(expected.usd, 1e-6))):
-            return True  # a role's first request is only guessed at: it shows what they really take
-        over = self._passed(spent + expected)
-        allowed = getattr(self._budget, over.removeprefix("budget_"))
-        raise BudgetExceeded(
-            f"{over}={allowed:g} is spent: {self._summary(spent)}. Everything paid for is kept in "
-            f"{self.path}: raise {over} and run again to go on."
-        )
-
-    def _passed(self, amount: Amount) -> str | None:
-        """The budget that `amount` would pass."""
-        for name in ("calls", "tokens", "usd"):
-            if getattr(amount, name) > getattr(self._budget, name) + 1e-9:
-                return f"budget_{name}"
-        return None
-
-    def _summary(self, spent: Amount) -> str:
-        return f"{spent.calls:g} requests, {spent.tokens:,.0f} tokens, ${spent.usd:.4f}"
-
     def close(self) -> None:
         """Writes everything into the main file and closes it. Calling it again does nothing."""
         with self._trouble():
+            self._write()
             self._db.close()
 
     def __enter__(self) -> CallLedger:
@@ -351,16 +303,38 @@ class CallLedger:
 
 
 @dataclass
-class _Turn:
-    """The lock of one key, dropped with its last user."""
+class _Ended:
+    """A request to be written: the row of `calls`, what the sums grow by, answers and their keys."""
 
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    users: int = 0
+    row: tuple[Any, ...]
+    sums: tuple[Any, ...]
+    answers: list[tuple[bytes, str]]
+    written: asyncio.Future[None]
+
+
+class _Turn:
+    """turns: the keys whose turn it is; None = nobody waits for its end."""
+
+    def __init__(self, turns: dict[bytes, asyncio.Event | None], key: bytes):
+        self._turns, self._key = turns, key
+
+    async def __aenter__(self) -> None:
+        while self._key in self._turns:
+            ended = self._turns[self._key] = self._turns[self._key] or asyncio.Event()
+            await ended.wait()
+        self._turns[self._key] = None
+
+    async def __aexit__(self, *exc: object) -> None:
+        if (ended := self._turns.pop(self._key)) is not None:
+            ended.set()
 
 
 def _as_json(completion: Completion) -> str:
-    """ASCII, so that lone surrogates survive."""
-    return json.dumps(completion.model_dump(exclude={"parsed", "cached"}))
+    """Lone surrogates, which pydantic refuses, survive as escapes."""
+    try:
+        return completion.model_dump_json(exclude=_NOT_STORED)
+    except ValueError:
+        return json.dumps(completion.model_dump(exclude=_NOT_STORED))
 
 
 def merge_ledgers(paths: Iterable[Path], output: Path) -> dict[str, Any]:
@@ -382,8 +356,8 @@ def merge_ledgers(paths: Iterable[Path], output: Path) -> dict[str, Any]:
                         (first,),
                     )
                     ledger._db.execute(
-                        "INSERT OR IGNORE INTO answers (call, key, completion) "
-                        "SELECT call + ?, key, completion FROM other.answers ORDER BY id",
+                        "INSERT INTO answers (call, key, completion) SELECT call + ?, key, completion "
+                        "FROM other.answers WHERE key NOT IN (SELECT key FROM answers) ORDER BY id",
                         (first,),
                     )
             finally:

@@ -17,6 +17,7 @@ DECREASE = 0.75
 CLEAN_ANSWERS = 25
 RESTART_GAP_S = 0.06  # mean gap between restarts after a cool-down ...
 RESTART_SPREAD_S = 3.0  # ... but the last of them starts about this long after the first
+MARGIN = 1.01  # of the gap a rate leaves: what jitter on the way brings together is no request too many
 CATCH_UP_S = 0.05  # a timer that fires late does not cost rate
 
 
@@ -34,7 +35,7 @@ class Limiter:
         self.most = self.limit = most
         self.in_flight = 0
         self._clock = clock or Clock()
-        self._gap = 60.0 / per_minute if per_minute else 0.0
+        self._gap = MARGIN * 60.0 / per_minute if per_minute else 0.0
         self._queue: deque[asyncio.Future[int | None]] = deque()
         self.waiting = 0
         self._next_start = self._parked_until = float("-inf")
@@ -83,7 +84,7 @@ class Limiter:
     def park(self, seconds: float) -> None:
         """Nobody starts within `seconds`."""
         self._parked_until = max(self._parked_until, self._clock.now() + seconds + self._restart_gap())
-        self._restarts = self.limit
+        self._restarts = 0 if self._gap else self.limit  # a rate that is kept spreads them by itself
 
     def send_away(self) -> None:
         """Wakes everyone who waits, without a place: the endpoint is left alone."""

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import dataclasses
 import html
+import inspect
 import pickle
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
@@ -70,55 +71,21 @@ class ChatModel:
         api_key_env: str | None = None,
         *,
         fallbacks: Sequence[ChatModel | Mapping[str, Any]] = (),
-        max_concurrency: int = 16,
-        max_requests_per_minute: float | None = None,
-        max_retries: int = 5,
-        timeout: float = 120.0,
-        temperature: float | None = None,
-        top_p: float | None = None,
-        max_tokens: int | None = None,
-        seed: int | None = None,
-        stop: str | list[str] | None = None,
-        extra_body: Mapping[str, Any] | None = None,
-        structured: str = "auto",
-        price: tuple[float, float] | None = None,
-        supports_n: bool | str = "auto",
-        transport: str = "openai",
-        rate_limit_patience: float = 600.0,
-        endpoint_name: str | None = None,
         name: str | None = None,
         client: Any = None,
         clock: Clock | None = None,
         revive: Callable[[], str] | None = None,  # `local_model`'s: see Endpoint
+        **options: Any,
     ):
-        options = EndpointOptions(
-            model=model,
-            base_url=base_url,
-            api_key_env=api_key_env,
-            max_concurrency=max_concurrency,
-            max_requests_per_minute=max_requests_per_minute,
-            max_retries=max_retries,
-            timeout=timeout,
-            temperature=temperature,
-            top_p=top_p,
-            max_tokens=max_tokens,
-            seed=seed,
-            stop=stop,
-            extra_body=extra_body,
-            structured=structured,
-            price=price,
-            supports_n=supports_n,
-            transport=transport,
-            rate_limit_patience=rate_limit_patience,
-            endpoint_name=endpoint_name,
-        )
+        own = {"model": model, "base_url": base_url, "api_key_env": api_key_env, **options}
+        first = endpoint_options(own)
         self.model, self.name = model, name or model
-        self.endpoints = [Endpoint(options, client, clock, revive)]
+        self.endpoints = [Endpoint(first, client, clock, revive)]
         for fallback in fallbacks:
             if isinstance(fallback, ChatModel):
                 self.endpoints += fallback.endpoints
             elif isinstance(fallback, Mapping):
-                self.endpoints.append(Endpoint(endpoint_options(fallback, options.sampling), clock=clock))
+                self.endpoints.append(Endpoint(endpoint_options(fallback, first.sampling), clock=clock))
             else:
                 raise TypeError(f"a fallback must be a ChatModel or a dict of its options, got {fallback!r}")
 
@@ -179,7 +146,8 @@ class ChatModel:
         Raises BudgetExceeded.
         """
         check_number("n", n, least=1, whole=True)
-        calls = [checked_call(messages, sampling, index) for index in range(n)]
+        first = checked_call(messages, sampling)
+        calls = [first] + [dataclasses.replace(first, sample_index=i, keys={}) for i in range(1, n)]
         return await _in_engine(self._candidates(calls, ledger, role))
 
     def complete(self, messages: Messages, **options: Any) -> Completion:
@@ -380,6 +348,13 @@ class ChatModel:
             )
             rows.append("<tr>" + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in cells) + "</tr>")
         return f"<table>{header}{''.join(rows)}</table>"
+
+
+_own = inspect.signature(ChatModel).parameters  # Shift-Tab in a notebook shows every option by name
+_further = [p for p in inspect.signature(EndpointOptions).parameters.values() if p.name not in _own]
+ChatModel.__signature__ = inspect.Signature(
+    [p for p in (*_own.values(), *_further) if p.kind is not inspect.Parameter.VAR_KEYWORD]
+)
 
 
 def _rebuilt(name: str, options: list[dict[str, Any]]) -> ChatModel:

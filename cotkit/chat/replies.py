@@ -8,7 +8,6 @@ of a content list (Mistral), or `<think>` in the text (llama.cpp, Ollama, plain 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,14 +52,14 @@ def read_completion(body: Any) -> Reply:
 
 
 def _read_body(body: Any) -> Reply:
-    if not isinstance(body, Mapping):
+    if not isinstance(body, dict):
         raise Failure("malformed", f"the body is no chat completion: {str(body)[:200]!r}")
     choices = body.get("choices")
     if not isinstance(choices, list) or not choices:
         if body.get("error"):
             raise _error_in_body(body["error"])
         raise Failure("malformed", f"a chat completion without choices; it has {sorted(map(str, body))}")
-    usage = body.get("usage") if isinstance(body.get("usage"), Mapping) else {}
+    usage = body.get("usage") if isinstance(body.get("usage"), dict) else {}
     thought = _details(usage, "completion_tokens_details").get("reasoning_tokens")
     served = body.get("model")
     return Reply(
@@ -74,14 +73,14 @@ def _read_body(body: Any) -> Reply:
 
 def _error_in_body(error: Any) -> Failure:
     """Some gateways answer 200 and put the upstream error, with its status, into the body."""
-    code = error.get("code") if isinstance(error, Mapping) else None
+    code = error.get("code") if isinstance(error, dict) else None
     status = int(code) if str(code).isdigit() and 400 <= int(code) < 600 else 502
     return classify(status, {}, {"error": error})
 
 
-def _details(usage: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def _details(usage: dict[str, Any], name: str) -> dict[str, Any]:
     details = usage.get(name)
-    return details if isinstance(details, Mapping) else {}
+    return details if isinstance(details, dict) else {}
 
 
 def _count(value: Any) -> int | None:
@@ -90,10 +89,10 @@ def _count(value: Any) -> int | None:
 
 
 def _read_choice(choice: Any, thought_in_secret: bool) -> Answer:
-    message = choice.get("message") if isinstance(choice, Mapping) else None
+    message = choice.get("message") if isinstance(choice, dict) else None
     if isinstance(message, list) and len(message) == 1:  # as Nemotron's reward endpoint answers
         message = message[0]
-    if not isinstance(message, Mapping):
+    if not isinstance(message, dict):
         raise Failure("malformed", "a choice without a message")
     if choice.get("error"):
         raise _error_in_body(choice["error"])
@@ -107,7 +106,7 @@ def _read_choice(choice: Any, thought_in_secret: bool) -> Answer:
         reasoning = thought if thought is not None else reasoning
     cut = finish_reason == "length"
     logprobs = choice.get("logprobs")
-    logprobs = logprobs.get("content") if isinstance(logprobs, Mapping) else None
+    logprobs = logprobs.get("content") if isinstance(logprobs, dict) else None
     problem, detail = None, ""
     if message.get("refusal") or finish_reason == "content_filter":
         problem, detail = "refusal", str(message.get("refusal") or "stopped by a content filter")
@@ -133,13 +132,13 @@ def _content(content: Any) -> tuple[str, str | None]:
         return content, None
     if not isinstance(content, list):
         return "", None
-    parts = [part for part in content if isinstance(part, Mapping)]
+    parts = [part for part in content if isinstance(part, dict)]
     thinking = [part for part in parts if part.get("type") in ("thinking", "reasoning")]
     text = "".join(part["text"] for part in parts if part not in thinking and _is_text(part.get("text")))
     return text, _joined([part.get("thinking", part) for part in thinking]) if thinking else None
 
 
-def _reasoning_field(message: Mapping[str, Any]) -> str | None:
+def _reasoning_field(message: dict[str, Any]) -> str | None:
     """The first reasoning field that is there; "" (the model gave an empty one) differs from None."""
     found = None
     for name in ("reasoning_content", "reasoning", "reasoning_details"):
@@ -157,7 +156,7 @@ def _joined(parts: list[Any]) -> str:
     for part in parts:
         if isinstance(part, list):
             words.append(_joined(part))
-        elif isinstance(part, Mapping):
+        elif isinstance(part, dict):
             words.append(next((part[k] for k in ("text", "summary") if _is_text(part.get(k))), ""))
         elif _is_text(part):
             words.append(part)

@@ -63,18 +63,19 @@ def response_format(schema: dict[str, Any], mode: str) -> dict[str, Any] | None:
     """The request's `response_format`; None in mode "prompt"."""
     if mode == "json_object":
         return {"type": "json_object"}
-    if mode == "json_schema":
-        name = re.sub(r"[^A-Za-z0-9_-]", "_", str(schema.get("title", "answer")))[:64]
-        return {"type": "json_schema", "json_schema": {"name": name, "schema": schema, **_strictness(schema)}}
-    return None
+    return _schema_format(json.dumps(schema)) if mode == "json_schema" else None
 
 
-def _strictness(schema: Any) -> dict[str, bool]:
-    """{"strict": True} where the schema allows it (every object closed, every property required)."""
-    return {"strict": True} if _is_strict(schema) else {}
+@functools.lru_cache(maxsize=64)
+def _schema_format(text: str) -> dict[str, Any]:
+    schema = json.loads(text)
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", str(schema.get("title", "answer")))[:64]
+    strict = {"strict": True} if _is_strict(schema) else {}
+    return {"type": "json_schema", "json_schema": {"name": name, "schema": schema, **strict}}
 
 
 def _is_strict(schema: Any) -> bool:
+    """Whether every object is closed and every property required: what `strict` asks for."""
     if isinstance(schema, list):
         return all(_is_strict(item) for item in schema)
     if not isinstance(schema, Mapping):

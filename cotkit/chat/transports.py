@@ -73,7 +73,7 @@ class AiohttpTransport:
         import aiohttp
 
         self._timeout, self._url = options.timeout, f"{base_url}/chat/completions"
-        headers = {"Content-Type": "application/json", "User-Agent": f"cotkit/{__version__}"}
+        headers = {"User-Agent": f"cotkit/{__version__}"}
         if key:
             headers["Authorization"] = f"Bearer {key}"
         for name in ("organization", "project") if host == OPENAI_HOST else ():
@@ -83,16 +83,15 @@ class AiohttpTransport:
                 headers[f"OpenAI-{name.title()}"] = value
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=2 * options.max_concurrency, keepalive_timeout=KEEP_ALIVE_S),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S),
+            timeout=aiohttp.ClientTimeout(total=options.timeout, sock_connect=CONNECT_S),
             headers=headers,
             proxy=_proxy_for(base_url, host),
         )
 
     async def post(self, body: dict[str, Any]) -> Any:
         try:
-            async with asyncio.timeout(self._timeout):
-                async with self._session.post(self._url, data=json.dumps(body).encode()) as response:
-                    content = await response.read()
+            async with self._session.post(self._url, json=body) as response:
+                content = await response.read()
             if response.status < 400:
                 return json.loads(content)
             failure = classify(response.status, response.headers, _decoded(content))

@@ -2,18 +2,17 @@
 
 from cotkit.pipelines.benchmark import abenchmark, benchmark
 from cotkit.pipelines.compare import acompare_strategies, compare_strategies
-from cotkit.pipelines.cycles import SelfImprovement
-from cotkit.pipelines.diagnose import diagnose_judge
+from cotkit.pipelines.cycles import SelfImprovement, Trainer
+from cotkit.pipelines.diagnose import compare_traces, diagnose_judge
 from cotkit.pipelines.distill import adistill, distill, start_distill
 from cotkit.pipelines.environment import Environment, Step
-from cotkit.pipelines.filters import Filters
+from cotkit.pipelines.pairing import Filters
 from cotkit.pipelines.progress import status_line
 from cotkit.pipelines.rlmf_config import load_self_improvement
 from cotkit.pipelines.running import RunJob
-from cotkit.pipelines.self_improve import aself_improve, estimate_self_improvement, self_improve
+from cotkit.pipelines.self_improve import estimate_self_improvement, self_improve
 from cotkit.pipelines.shards import merge_runs
 from cotkit.pipelines.synthesize import asynthesize, start_synthesize, synthesize, synthesized_problems
-from cotkit.pipelines.trainer import Trainer
 
 __all__ = [
     "Environment",
@@ -25,10 +24,10 @@ __all__ = [
     "abenchmark",
     "acompare_strategies",
     "adistill",
-    "aself_improve",
     "asynthesize",
     "benchmark",
     "compare_strategies",
+    "compare_traces",
     "diagnose_judge",
     "distill",
     "estimate_self_improvement",

@@ -36,6 +36,7 @@ class Progress:
         self.name, self.total, self.ledger, self.enough = name, total, ledger, enough
         self._models = [model for model in models if hasattr(model, "stats")]
         self.kept, self.drops = kept, Counter(drops or {})
+        self.verdicts: Counter[bool | None] = Counter()  # of the final traces of this sitting
         self._before, self._kept_before = self.done, self.kept
         self._started = time.monotonic()
         self.last_error = ""
@@ -50,6 +51,8 @@ class Progress:
             self.kept += 1
         else:
             self.drops[row.drop_reason] += 1
+        if row.best:
+            self.verdicts[row.best.verdict.correct] += 1
         if row.errors:
             self.last_error = f"{row.id}: {row.errors[-1]['kind']}: {row.errors[-1]['message']}"
 
@@ -69,6 +72,7 @@ class Progress:
             "kept": self.kept,
             "enough": self.enough,
             "drops": dict(self.drops),
+            "verdicts": dict(self.verdicts),
             "seconds": seconds,
             "rows_per_minute": 60 * rate if rate else None,
             "eta_s": self._left() / rate if rate else None,

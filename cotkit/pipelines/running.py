@@ -22,7 +22,7 @@ from cotkit.chat import BudgetExceeded, CallLedger, ChatModel, ModelError
 from cotkit.pipelines.progress import Display, Progress, Show, status_line
 from cotkit.problems import Problem
 from cotkit.records import Row
-from cotkit.runs import Run, RunFolder
+from cotkit.runs import Run, RunFolder, dump_json
 
 T = TypeVar("T")
 Solve = Callable[[int, Problem], Awaitable[Row]]
@@ -34,7 +34,7 @@ def made_with(problems: Sequence[Problem]) -> dict[str, Any]:
     """What config.json records beside the configuration; it is not compared on resume."""
     digest = hashlib.sha256()
     for problem in problems:
-        digest.update(repr(problem).encode("utf-8", "backslashreplace"))
+        digest.update(dump_json(problem))
     versions = {"cotkit": __version__, "python": platform.python_version()}
     versions |= {name: importlib.metadata.version(name) for name in ("openai", "math-verify")}
     return {"problems": len(problems), "data_hash": digest.hexdigest()[:16], "versions": versions}
@@ -53,7 +53,7 @@ class Dropped(Exception):
 
 
 def new_row(index: int, problem: Problem) -> Row:
-    return Row(version=__version__, index=index, **problem.model_dump(exclude={"solution_code"}))
+    return Row(version=__version__, index=index, **vars(problem))  # all but its solution_code
 
 
 async def _nothing() -> None:
@@ -91,7 +91,7 @@ class Work:
         if time_limit is not None and not (isinstance(time_limit, (int, float)) and time_limit > 0):
             raise ValueError(f"time_limit must be a positive number of seconds, got {time_limit!r}")
         self.problems, self.width, self.time_limit, self._facts = problems, width, time_limit, facts
-        self._enough, self._beside = enough, beside
+        self._enough, self._beside, self.budgets = enough, beside, budgets
         self._flying, self._turn, self._landed = 0, asyncio.Lock(), asyncio.Event()
         runtime = {**runtime, **made_with(problems if made_from is None else made_from)}
         self.folder = RunFolder(run, config, runtime=runtime, resume=resume)
@@ -236,8 +236,8 @@ class RunJob:
 
     @property
     def progress(self) -> dict[str, Any]:
-        """Counts, rates and the ledger's totals, as of now."""
-        return self._work.progress.snapshot()
+        """Counts, rates, the ledger's totals and the budgets, as of now."""
+        return self._work.progress.snapshot() | {"budgets": self._work.budgets}
 
     def stop(self) -> None:
         """Start no further problem and finish those in flight; then `result()` gives the run."""

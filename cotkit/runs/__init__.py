@@ -12,10 +12,10 @@ from cotkit.runs.folder import (
     open_run,
     rows_frame,
 )
-from cotkit.runs.journal import Journal, read_lines, write_json, write_lines
+from cotkit.runs.journal import Journal, dump_json, read_lines, write_json, write_lines
 from cotkit.runs.labels import LABELS, add_label, labels_frame, read_labels
 from cotkit.runs.validate import FileProblem, validate_file
-from cotkit.runs.views import Example, label_view, pair_view, sft_view
+from cotkit.runs.views import Example, View, label_view, pair_view, sft_view
 
 __all__ = [
     "LABELS",
@@ -28,9 +28,11 @@ __all__ = [
     "Run",
     "RunError",
     "RunFolder",
+    "View",
     "add_label",
     "config_differences",
     "counts_line",
+    "dump_json",
     "export_rows",
     "folder_name",
     "label_view",

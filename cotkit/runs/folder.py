@@ -91,13 +91,19 @@ class RunFolder:
         self.path = run_folder(run)
         if resume == "must" and not (self.path / "config.json").is_file():
             raise RunError(f"resume='must', but {self.path} holds no run; check the name")
-        self.path.mkdir(parents=True, exist_ok=True)
-        self._lock = _lock(self.path)
         try:
-            self._open(json.loads(dump_json(config)), runtime or {}, resume)
-        except BaseException:
-            self._lock.release()
-            raise
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._lock = _lock(self.path)
+            try:
+                self._open(json.loads(dump_json(config)), runtime or {}, resume)
+            except BaseException:
+                self._lock.release()
+                raise
+        except OSError as error:
+            raise RunError(
+                f"{error.filename or self.path} cannot be used ({error.strerror}). Nothing was asked: give "
+                "run= a name or a path in a folder of yours, with space left."
+            ) from error
 
     def _open(self, config: dict[str, Any], runtime: dict[str, Any], resume: Resume) -> None:
         if resume == "never":
@@ -117,7 +123,7 @@ class RunFolder:
         else:
             old = {"created": _now()}
         write_json(path, {"config": config, "runtime": runtime, "created": old["created"]})
-        self.done: dict[str, str] = {}  # id -> fingerprint
+        self.done: dict[str, str | None] = {}  # id -> fingerprint of a row that was there, None = it is new
         self.reasons: Counter[str] = Counter()
         self.kept = 0
         self._journals = {name: Journal(self.path / name, self._count) for name in _JOURNALS}
@@ -155,22 +161,26 @@ class RunFolder:
             raise RunError(f"{self.path} has a line that is no row: {_short(record)}; remove it")
         if record["id"] in self.done:
             raise RunError(f"{self.path} holds problem {record['id']!r} twice; remove one of its lines")
-        self.done[record["id"]] = _fingerprint(record)
-        if record["accepted"]:
+        drop_reason = None if record["accepted"] else record["drop_reason"]
+        self._note(record["id"], drop_reason, _fingerprint(record))
+
+    def _note(self, id: str, drop_reason: str | None, fingerprint: str | None = None) -> None:
+        self.done[id] = fingerprint
+        if drop_reason is None:
             self.kept += 1
         else:
-            self.reasons[record["drop_reason"]] += 1
+            self.reasons[drop_reason] += 1
 
     def check_problems(self, problems: Iterable[Any]) -> None:
         """Raises RunError when a finished row belongs to no given problem, or to one that has changed."""
-        given = {p.id: _fingerprint(dict(p)) for p in problems}
+        given = {p.id: p for p in problems}
         for id, fingerprint in self.done.items():
             if id not in given:
                 raise RunError(
                     f"{self.path} holds problem {id!r}, which is not among the {len(given)} given. "
                     "Rows may be added to a run, not taken away: use another run name."
                 )
-            if given[id] != fingerprint:
+            if fingerprint not in (None, _fingerprint(dict(given[id]))):
                 raise RunError(
                     f"problem {id!r} has changed since {self.path} was made. Use another run name, or "
                     "resume='never'."
@@ -178,9 +188,8 @@ class RunFolder:
 
     def append(self, row: Row) -> None:
         """Write a finished problem: one whole line, at once."""
-        record = row.model_dump()
-        self._journals["rows.jsonl" if row.accepted else "drops.jsonl"].append(record)
-        self._count(record)
+        self._journals["rows.jsonl" if row.accepted else "drops.jsonl"].append(row)
+        self._note(row.id, None if row.accepted else row.drop_reason)
         if time.monotonic() - self._synced > SYNC_S:
             self.sync()
 
@@ -352,11 +361,12 @@ def rows_frame(rows: Iterable[Row]) -> pandas.DataFrame:
 
     table = [_flat(row) for row in rows]
     scores = sorted({key for line in table for key in line if key.startswith("score_")})
-    columns = [*_COLUMNS, *scores]
-    frame = pandas.DataFrame(table, columns=columns)
-    for column in (*_TEXT, *_FINAL):
-        frame[column] = frame[column].astype(object).where(frame[column].notna(), None)
-    return frame
+    texts = {*_TEXT, *_FINAL}  # of any characters: pandas' own strings hold no lone surrogate
+    columns = {
+        name: pandas.Series([line.get(name) for line in table], dtype=object if name in texts else None)
+        for name in [*_COLUMNS, *scores]
+    }
+    return pandas.DataFrame(columns)
 
 
 _COLUMNS = [

@@ -8,6 +8,7 @@ the run folder calls it every few seconds and on close.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -15,6 +16,8 @@ import pathlib
 import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
+
+import pydantic
 
 from cotkit.whole import whole_file
 
@@ -33,6 +36,12 @@ def finite(value: Any) -> Any:
 
 
 def dump_json(value: Any, indent: int | None = None) -> bytes:
+    """A value of JSON types, or a pydantic record, as UTF-8."""
+    if isinstance(value, pydantic.BaseModel):
+        try:
+            return value.model_dump_json(indent=indent).encode()  # NaN is null there too
+        except ValueError:  # it refuses lone surrogates
+            value = value.model_dump()
     encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, indent=indent).encode
     try:
         text = encode(value)
@@ -100,16 +109,17 @@ class Journal:
             os.truncate(path, good)
         self._file = open(path, "ab", buffering=0)  # noqa: SIM115 - open for the run's life
 
-    def append(self, record: dict[str, Any]) -> None:
+    def append(self, record: dict[str, Any] | pydantic.BaseModel) -> None:
         line = dump_json(record) + b"\n"
         start = os.fstat(self._file.fileno()).st_size
         try:
             done = self._file.write(line)
             while done < len(line):
                 done += self._file.write(line[done:])
-        except OSError:
-            os.ftruncate(self._file.fileno(), start)  # disk full: no half line stays behind
-            raise
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._file.fileno(), start)  # disk full: no half line stays behind
+            raise OSError(error.errno, error.strerror, str(self.path)) from None
 
     def sync(self) -> None:
         os.fsync(self._file.fileno())

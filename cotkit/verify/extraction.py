@@ -35,7 +35,7 @@ FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})[ \t]*([\w+-]*)")
 MATH_FENCES = {"math", "latex", "tex"}  # shown as a formula, not as a program
 
 ANSWER_TAG = re.compile(r"<(/?)answer>", re.I)
-BRACE = re.compile(r"\\.|[{}]", re.S)
+BRACE = re.compile(r"\\.|\{|\}", re.S)  # each begins with a letter of its own: `re` skips to the next of them
 BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])\s{0,3}")
 BARE_BOX = re.compile(r"\\[A-Za-z]+\d*|[\w.+-]+")
 BETWEEN_BOXES = re.compile(r"\\(?:text|mathrm|mbox|quad|qquad|[()\[\],; ])|[\s{}$~]")
@@ -131,8 +131,9 @@ def reference_answer(reference: str | None, pattern: str | re.Pattern | None = N
     """
     if reference is None or not reference.strip():
         return None
-    if pattern is None and is_closed(reference.strip()):
-        return reference.strip()
+    plain = reference.strip()
+    if pattern is None and (PLAIN_NUMBER.fullmatch(plain) or is_closed(plain)):
+        return plain
     found = extract(reference, pattern)
     if found.how == "none" and pattern is not None:
         return reference_answer(reference)

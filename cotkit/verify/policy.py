@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from cotkit.shown import Shown
+
 ANSWER_TYPES = {
     "number": "one number; a unit, a currency sign or a percent sign may be missing",
     "quantity": "a measured value: right when it rounds to the digits the reference shows",
@@ -27,7 +29,7 @@ ANSWER_TYPES = {
 
 
 @dataclass(frozen=True)
-class AnswerPolicy:
+class AnswerPolicy(Shown):
     """How lenient a check is. All tolerances are relative; none is ever a bare absolute one."""
 
     rounding: float = 1e-5  # a decimal against a value that is not whole, written with other digits

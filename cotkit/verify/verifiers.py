@@ -20,6 +20,7 @@ from typing import Any
 from cotkit import aio
 from cotkit.problems import Problem
 from cotkit.records import Extraction, Verdict
+from cotkit.shown import Shown
 from cotkit.verify.check import acheck_answer, check_answer
 from cotkit.verify.code_asserts import Asserts, read_tests
 from cotkit.verify.code_blocks import extract_code
@@ -32,7 +33,7 @@ from cotkit.verify.sandbox.program import level_for
 Verified = tuple[Extraction, Verdict]
 
 
-class Verifier:
+class Verifier(Shown):
     """What every verifier is; one of your own gives `describe` and `averify`.
 
     What must stop a run (`BudgetExceeded`, a `ModelError` with `stops_run`) is raised by `averify`; every
@@ -49,6 +50,9 @@ class Verifier:
     def describe(self) -> dict[str, Any]:
         """What a run records about it and compares on resume; no keys."""
         raise NotImplementedError
+
+    def shown(self) -> dict[str, Any]:
+        return self.describe()
 
     def check_problems(self, problems: Iterable[Problem]) -> None:
         """Raises ValueError, naming the problem, for what no answer could be verified by; before any call."""

@@ -633,7 +633,7 @@ def test_an_interrupt_frees_places_and_reservations_at_once(serve, tmp_path):
             return await chat.acomplete("after", ledger=ledger)
 
         assert aio.run(scene()).text == "4"
-        assert ledger.totals()["calls"] == 1 and ledger._in_flight.calls == 0 and not ledger._turns
+        assert ledger.totals()["calls"] == 1 and ledger.budgets.in_flight.calls == 0 and not ledger._turns
     hold.set()
     assert server.calls == 5
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 import os
 import subprocess
 import sys
@@ -11,6 +13,7 @@ from email.utils import formatdate
 import pytest
 
 from cotkit.chat import ChatModel, load_models
+from cotkit.chat.config import EndpointOptions
 from cotkit.chat.errors import classify, retry_after_seconds, scrub
 
 LOCAL = {"base_url": "http://127.0.0.1:1/v1"}
@@ -202,6 +205,11 @@ def test_retry_after_is_read_in_every_form(headers, seconds):
     assert retry_after_seconds(headers) == seconds
 
 
+def test_retry_after_as_a_date_is_read_by_the_endpoints_clock_where_it_says_its_time():
+    dates = {"retry-after": formatdate(1e9 + 60, usegmt=True), "date": formatdate(1e9, usegmt=True)}
+    assert retry_after_seconds(dates) == 60
+
+
 def test_retry_after_as_a_date_is_a_wait_from_now():
     wait = retry_after_seconds({"retry-after": formatdate(time.time() + 60, usegmt=True)})
     assert 55 < wait <= 60
@@ -221,3 +229,11 @@ def test_importing_the_room_loads_no_client():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=dict(os.environ))
     assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_shift_tab_shows_every_option_and_a_misspelt_one_is_named_with_its_neighbour():
+    shown = inspect.signature(ChatModel).parameters
+    assert {field.name for field in dataclasses.fields(EndpointOptions)} < shown.keys()
+    assert shown["timeout"].default == 120.0 and "options" not in shown
+    with pytest.raises(TypeError, match="unknown option 'temprature': did you mean temperature"):
+        ChatModel("m", base_url="http://127.0.0.1:9/v1", temprature=0.5)

@@ -387,7 +387,7 @@ def test_a_damaged_ledger_is_reported_and_left_as_it_is(path, damage):
 def test_a_torn_wal_costs_only_what_was_torn(serve, path):
     server = serve(echo)
     ledger = CallLedger(path)
-    ask_all(model(server), [f"q{n}" for n in range(20)], ledger=ledger)
+    ask_all(model(server, max_concurrency=1), [f"q{n}" for n in range(20)], ledger=ledger)
     copy = path.with_name("copy.sqlite")
     copy.write_bytes(path.read_bytes())
     wal = path.with_name(path.name + "-wal").read_bytes()
@@ -405,13 +405,22 @@ def test_a_closed_ledger_says_so(path):
         fill(ledger, 1)
 
 
-def fill(ledger, count, start=0, size=3000):
-    for n in range(start, start + count):
+def fill(ledger, count, start=0, size=3000, together=1):
+    """`together` of them end at the same time, and so share a transaction."""
+
+    async def record(n):
         completion = Completion(text=str(n) * (size // len(str(n))), model="m", endpoint="e")
-        ledger.record(
-            role="generator", endpoint="e", model="m", kind=None, usage=Usage(), seconds=1.0, guess=Amount(),
-            answers=[(n.to_bytes(4) * 8, completion)],
-        )  # fmt: skip
+        await ledger.record(**ENDED, answers=[(n.to_bytes(4) * 8, completion)])
+
+    async def records():
+        for first in range(start, start + count, together):
+            await asyncio.gather(*(record(n) for n in range(first, first + together)))
+
+    aio.run(records())
+
+
+ENDED = {"role": "generator", "endpoint": "e", "model": "m", "kind": None, "seconds": 1.0}
+ENDED |= {"usage": Usage(), "guess": Amount()}
 
 
 WRITER = """
@@ -450,7 +459,30 @@ def test_the_main_file_is_written_once(path, count):
         waiting = wal.stat().st_size
     main = bytes_written() - before - waiting
     assert main <= 1.1 * path.stat().st_size
-    assert path.stat().st_size < 1.6 * 3000 * count  # a page of 4 KiB for 3 kB of answer
+    assert path.stat().st_size < 1.2 * 3300 * count  # 3 kB of answer and what is known about it
+
+
+@pytest.mark.parametrize("together, times", [(1, 2.5), (20, 1.2)])
+def test_the_log_is_short_and_shorter_the_more_calls_end_together(path, together, times):
+    wal = path.with_name(path.name + "-wal")
+    with CallLedger(path) as ledger:
+        fill(ledger, 400, together=together)
+        waiting = wal.stat().st_size
+    assert waiting <= times * path.stat().st_size
+
+
+def test_a_group_that_cannot_be_written_is_an_error_for_each_of_its_calls(path):
+    with CallLedger(path) as ledger:
+        ledger._db.execute("PRAGMA query_only = 1")
+
+        async def three():
+            return await asyncio.gather(*(ledger.record(**ENDED) for _ in range(3)), return_exceptions=True)
+
+        assert [type(error) for error in aio.run(three())] == [LedgerError] * 3
+        assert ledger.totals()["calls"] == 0
+        ledger._db.execute("PRAGMA query_only = 0")
+        fill(ledger, 1)
+        assert ledger.totals()["calls"] == 1
 
 
 def test_recording_a_call_is_cheap(path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -43,3 +44,15 @@ def test_the_soak_can_fail(tmp_path):
         check=False,
     )
     assert done.returncode == 1 and "a problem is missing" in done.stderr, done.stderr
+
+
+def test_the_table_of_invariants_names_tests_that_exist():
+    folder = pathlib.Path(__file__).parent
+    named = set(re.findall(r"`(test_\w+)`", (folder / "README.md").read_text(encoding="utf-8")))
+    written = "".join(path.read_text(encoding="utf-8") for path in folder.glob("test_*.py"))
+    own = set(re.findall(r"^def (test_\w+)", written, re.M))
+    assert not named - own
+    assert own - named == {
+        "test_truncated_answers_are_dropped_with_their_reason",  # of distillation, not of survival
+        "test_the_table_of_invariants_names_tests_that_exist",
+    }
