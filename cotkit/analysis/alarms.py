@@ -3,8 +3,7 @@ judge drifts or has no more to say.
 
 Each function looks at rows, mostly two sets of first drafts on the same dev problems, and returns the
 alarms it raises: amber = look at it, red = the challenger is not promoted. The limits are proposals; what
-noise could do at about a hundred problems stays quiet, and with fewer than `LEAST` there is no alarm, only
-less to go by.
+noise could do at about a hundred problems stays quiet, and with fewer than `LEAST` there is no alarm.
 """
 
 from __future__ import annotations
@@ -13,27 +12,34 @@ import math
 import re
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from cotkit.analysis.diversity import distinct_n
-from cotkit.analysis.intervals import bootstrap_interval, paired_difference
-from cotkit.analysis.kernels import words
+from cotkit.analysis.intervals import NAN, Rate, bootstrap_interval, paired_difference
+from cotkit.analysis.kernels import tfidf_kernel, vendi_score, words
 from cotkit.records import Candidate, Row
 
 LEAST = 20
 PHRASE_SHARE, PHRASE_BEFORE = 0.2, 0.02  # a phrase is new when so many outputs hold it, and so few did before
-LIMITS = {  # code: (amber, red)
+OPENING_RISE = 0.1  # an opening that was always common is a form, no collapse
+MOST_COMPARED = 300  # outputs whose likeness to each other is measured
+LIMITS = {  # code: (amber, red); inf = never red
     "distinct_1": (0.10, 0.25), "distinct_2": (0.10, 0.25), "distinct_3": (0.10, 0.25),  # relative fall
     "compression": (0.15, 0.40),  # relative rise of the zlib ratio
+    "vendi": (0.15, 0.35),  # relative fall of the effective number of different outputs
     "duplicates": (0.01, 0.05),  # rise of the share of outputs that repeat another problem's
+    "opening": (0.30, 0.60),  # share of outputs that begin with the same five words, where it has risen
+    "length_spread": (0.50, math.inf),  # relative fall of the lengths' coefficient of variation
     "narrowing": (0.01, 0.01),  # fall of pass@k while pass@1 rises
     "proxy_without_gold": (0.5, 0.5),  # rise of the scores in standard deviations, verdicts flat
+    "proxy_gold_correlation": (0.15, math.inf),  # fall of the correlation of scores and verdicts
     "holdout_gap": (0.05, 0.10),  # rise of critics' score minus hold-out critic's, on 0..1
     "length_drift": (0.2, 0.5),  # relative rise of the mean length
+    "chosen_longer": (0.65, 0.80),  # share of the pairs whose chosen side is the longer
     "flattery": (PHRASE_SHARE, PHRASE_SHARE),  # share of the outputs with a new phrase
     "judge_pleased": (0.03, math.inf),  # what words without content add to a score, on 0..1
     "judge_drift": (0.05, 0.10),  # shift of the scores of frozen answers, on 0..1
@@ -70,43 +76,84 @@ def first_drafts(rows: Iterable[Row]) -> dict[str, Candidate]:
     return {id: min(own, key=lambda c: c.sample_index) for id, own in drafts.items() if own}
 
 
+Pair = tuple[Candidate, Candidate, str]
+
+
+def paired(before: Iterable[Row], now: Iterable[Row], decided: bool = False) -> list[Pair]:
+    """First drafts of the same problems: (before, now, id); with `decided` where both have a verdict."""
+    a, b = first_drafts(before), first_drafts(now)
+    pairs = [(a[id], b[id], id) for id in b if id in a]
+    return [p for p in pairs if not decided or None not in (p[0].verdict.correct, p[1].verdict.correct)]
+
+
+def _scored(pairs: Iterable[Pair]) -> list[Pair]:
+    return [(a, b, id) for a, b, id in pairs if None not in (score(a), score(b))]
+
+
 def score(candidate: Candidate) -> float | None:
     """The critics' mean score on 0..1; None when there is none."""
     return candidate.judgement.mean if candidate.judgement else None
 
 
 def diversity(texts: Sequence[str], size: int | None = None) -> dict[str, float]:
-    """distinct-n of `size` words (distinct-n falls with length), the zlib ratio of as many characters times
-    six, and the share of texts that repeat another word for word."""
+    """distinct-n of `size` words (it falls with length), the zlib ratio of as many characters times six, the
+    shares of texts that repeat another word for word and that begin with the commonest five words, and the
+    coefficient of variation of the lengths."""
     tokens, left = [], size or sum(len(words(text)) for text in texts)
     for text in texts:
         tokens.append(words(text)[:left])
         left -= len(tokens[-1])
     whole = "\n".join(texts).encode("utf-8", "replace")[: size and 6 * size]
-    found = {f"distinct_{n}": distinct_n(tokens, n) for n in (1, 2, 3)}
-    found["compression"] = len(whole) / len(zlib.compress(whole))
-    found["duplicates"] = 1 - len({" ".join(text.split()) for text in texts}) / max(len(texts), 1)
+    plain, lengths = [text.lower().split() for text in texts], [len(text) for text in texts]
+    openings = Counter(tuple(said[:5]) for said in plain)
+    return {
+        **{f"distinct_{n}": distinct_n(tokens, n) for n in (1, 2, 3)},
+        "compression": len(whole) / len(zlib.compress(whole)),
+        "duplicates": 1 - len(set(map(tuple, plain))) / max(len(texts), 1),
+        "opening": max(openings.values(), default=0) / max(len(texts), 1),
+        "length_spread": float(np.std(lengths) / np.mean(lengths)) if any(lengths) else 0.0,
+    }
+
+
+def different_outputs(*sides: Sequence[str]) -> list[float]:
+    """The Vendi score of each side: how many different outputs it amounts to, with one kernel for all."""
+    kernel, start, found = tfidf_kernel([text for side in sides for text in side]), 0, []
+    for side in sides:
+        some = range(start, start + len(side), math.ceil(len(side) / MOST_COMPARED))
+        found.append(vendi_score(kernel.cosines(some, some)))
+        start += len(side)
     return found
+
+
+def _fall(before: float, now: float) -> float:
+    return 1 - now / before if before else 0.0
+
+
+_COLLAPSE: dict[str, tuple[str, Callable[[float, float], float]]] = {  # measure: in words, its change
+    **{f"distinct_{n}": (f"distinct-{n}", _fall) for n in (1, 2, 3)},
+    "compression": ("zlib ratio", lambda before, now: now / before - 1),
+    "vendi": ("effective number of different outputs", _fall),
+    "duplicates": ("share of outputs that repeat another", lambda before, now: now - before),
+    "opening": ("share that begins alike", lambda before, now: now * (now - before > OPENING_RISE)),
+    "length_spread": ("variation of the length", _fall),
+}
 
 
 def collapse(first: Sequence[Row], now: Sequence[Row]) -> list[Alarm]:
     """Mode collapse: outputs become alike, or fewer problems are solved by any draft while first drafts gain
     (arXiv 2407.05013), against the first actor promoted, on the same problems.
     """
-    pairs = _paired(first, now)
+    pairs = paired(first, now)
     if len(pairs) < LEAST:
         return []
     old, new = ([pair[i].trace for pair in pairs] for i in (0, 1))
     size = min(sum(len(words(text)) for text in side) for side in (old, new))
     a, b = diversity(old, size), diversity(new, size)
-    alarms = []
-    for n in (1, 2, 3):
-        name = f"distinct_{n}"
-        alarms += raised(name, 1 - b[name] / a[name], f"distinct-{n} {a[name]:.2f} -> {b[name]:.2f}")
-    rise = b["compression"] / a["compression"] - 1
-    alarms += raised("compression", rise, f"zlib ratio {a['compression']:.2f} -> {b['compression']:.2f}")
-    repeats = f"outputs that repeat another: {a['duplicates']:.0%} -> {b['duplicates']:.0%}"
-    return alarms + raised("duplicates", b["duplicates"] - a["duplicates"], repeats) + _narrowing(first, now)
+    a["vendi"], b["vendi"] = different_outputs(old, new)
+    alarms = _narrowing(first, now)
+    for code, (what, change) in _COLLAPSE.items():
+        alarms += raised(code, change(a[code], b[code]), f"{what} {a[code]:.2f} -> {b[code]:.2f}")
+    return alarms
 
 
 def _narrowing(first: Sequence[Row], now: Sequence[Row]) -> list[Alarm]:
@@ -125,20 +172,45 @@ def _decided(row: Row) -> bool:
     return any(c.verdict.correct is not None for c in row.candidates)
 
 
+Scores = Mapping[str, float] | None  # of a critic without a say, by problem id
+
+
+def hacking_measures(
+    before: Sequence[Row], now: Sequence[Row], holdout_before: Scores = None, holdout_now: Scores = None
+) -> dict[str, float]:
+    """What `hacking` and `length_drift` look at; nan where it is not known."""
+    a, b = (sum(len(pair[i].trace) for pair in paired(before, now)) for i in (0, 1))
+    gaps = _holdout_gaps(before, now, holdout_before, holdout_now)
+    return {
+        "length_ratio": b / a if a else NAN,
+        "proxy_gold_corr": _correlation(now),
+        "holdout_critic_gap": float(np.mean(gaps)) if gaps else NAN,
+    }
+
+
+def _correlation(rows: Iterable[Row]) -> float:
+    """Of scores and verdicts over first drafts; nan where either does not vary."""
+    told = [(score(c), c.verdict.correct) for c in first_drafts(rows).values()]
+    scores, right = np.array([pair for pair in told if None not in pair], float).reshape(-1, 2).T
+    return float(np.corrcoef(scores, right)[0, 1]) if len(scores) and scores.std() * right.std() else NAN
+
+
+def _holdout_gaps(before: Sequence[Row], now: Sequence[Row], first: Scores, then: Scores) -> list[float]:
+    """By how much the scores rose more than the hold-out critic's."""
+    first, then, pairs = first or {}, then or {}, _scored(paired(before, now))
+    return [score(b) - then[id] - score(a) + first[id] for a, b, id in pairs if id in first and id in then]
+
+
 def hacking(
-    before: Sequence[Row],
-    now: Sequence[Row],
-    holdout_before: Mapping[str, float] | None = None,
-    holdout_now: Mapping[str, float] | None = None,
+    before: Sequence[Row], now: Sequence[Row], holdout_before: Scores = None, holdout_now: Scores = None
 ) -> list[Alarm]:
-    """Scores rise against the champion's while verdicts, or a critic without a say ({id: score}), do not.
+    """Scores rise against the champion's while verdicts, or the hold-out critic, do not; or they tell right
+    from wrong less than they did.
 
     Source of the pattern: Gao et al. (2022), Scaling laws for reward model overoptimization, arXiv
     2210.10760.
     """
-    scored = [(a, b, id) for a, b, id in _paired(before, now) if None not in (score(a), score(b))]
-    alarms = []
-    decided = [(a, b) for a, b, _ in scored if None not in (a.verdict.correct, b.verdict.correct)]
+    alarms, decided = [], _scored(paired(before, now, decided=True))
     if len(decided) >= LEAST:
         old, new = (np.array([score(pair[i]) for pair in decided]) for i in (0, 1))
         gold = paired_difference(*([pair[i].verdict.correct for pair in decided] for i in (0, 1)))
@@ -147,27 +219,36 @@ def hacking(
         text = f"scores rose by {rise:.1f} standard deviations, verified accuracy by {gold.difference:+.1%}"
         sure = gold.high < 0.01 or gold.is_clear
         alarms += raised("proxy_without_gold", rise if gold.difference <= 0 else 0.0, text, sure)
-    if holdout_before and holdout_now:
-        known = [(a, b, id) for a, b, id in scored if id in holdout_before and id in holdout_now]
-        gaps = [score(b) - holdout_now[id] - score(a) + holdout_before[id] for a, b, id in known]
-        if len(gaps) >= LEAST and bootstrap_interval(gaps, resamples=500)[0] > 0:
-            rise = float(np.mean(gaps))
-            alarms += raised("holdout_gap", rise, f"scores rose {rise:.2f} more than the hold-out critic's")
+        r, s = _correlation(before), _correlation(now)
+        fall = float(np.subtract(*np.arctanh(np.clip([r, s], -0.999, 0.999))))  # Fisher's z
+        clear = fall > 1.96 * math.sqrt(2 / (len(decided) - 3))
+        text = f"correlation of scores and verdicts {r:.2f} -> {s:.2f}"
+        alarms += raised("proxy_gold_correlation", r - s if clear else 0.0, text)
+    gaps = _holdout_gaps(before, now, holdout_before, holdout_now)
+    if len(gaps) >= LEAST and bootstrap_interval(gaps, resamples=500)[0] > 0:
+        rise = float(np.mean(gaps))
+        alarms += raised("holdout_gap", rise, f"scores rose {rise:.2f} more than the hold-out critic's")
     return alarms
 
 
 def length_drift(before: Sequence[Row], now: Sequence[Row]) -> list[Alarm]:
     """Outputs grow longer than the champion's on the same problems."""
-    pairs = _paired(before, now)
-    a, b = (sum(len(pair[i].trace) for pair in pairs) / max(len(pairs), 1) for i in (0, 1))
-    rise = b / a - 1 if len(pairs) >= LEAST else 0.0
-    return raised("length_drift", rise, f"mean length {a:.0f} -> {b:.0f} characters")
+    rise = hacking_measures(before, now)["length_ratio"] - 1 if len(paired(before, now)) >= LEAST else 0.0
+    return raised("length_drift", rise, f"outputs are {rise:+.0%} longer than the champion's")
+
+
+def chosen_longer(longer: Rate, verified: bool) -> list[Alarm]:
+    """The share of pairs whose chosen side is the longer: training would teach length. Red only where no
+    program told the sides apart."""
+    clear = longer.n >= LEAST and longer.low > 0.5
+    text = f"the chosen side is the longer one in {longer}"
+    return raised("chosen_longer", longer.value if clear else 0.0, text, not verified)
 
 
 def new_phrases(first: Sequence[Row], now: Sequence[Row]) -> list[tuple[str, float, float]]:
     """(phrase, share of outputs before, now) of three to six words that have come up, the commonest first; of
     phrases within each other the longest; five at most."""
-    pairs = _paired(first, now)
+    pairs = paired(first, now)
     if len(pairs) < LEAST:
         return []
     old, new = (Counter(p for pair in pairs for p in _phrases(pair[i].trace)) for i in (0, 1))
@@ -236,9 +317,3 @@ def improver_echo(rows: Iterable[Row]) -> list[Alarm]:
     same = sum(c.trace.split() == parent.trace.split() for c, parent in pairs) / max(len(pairs), 1)
     text = f"{same:.0%} of {len(pairs)} improved traces are the earlier one, unchanged"
     return raised("improver_echo", same if len(pairs) >= 5 else 0.0, text)
-
-
-def _paired(before: Sequence[Row], now: Sequence[Row]) -> list[tuple[Candidate, Candidate, str]]:
-    """First drafts of the same problems: (before, now, id)."""
-    a, b = first_drafts(before), first_drafts(now)
-    return [(a[id], b[id], id) for id in b if id in a]

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cotkit.analysis.alarms import diversity, first_drafts, score
+from cotkit.analysis.agreement import weighted_kappa
+from cotkit.analysis.alarms import diversity, first_drafts, paired, score
+from cotkit.analysis.calibration import brier
 from cotkit.analysis.intervals import (
     NAN,
     Rate,
@@ -22,7 +24,7 @@ from cotkit.analysis.intervals import (
     paired_difference,
     pass_at_k,
 )
-from cotkit.records import Row
+from cotkit.records import Candidate, Row
 
 if TYPE_CHECKING:
     import pandas
@@ -62,17 +64,16 @@ def compare(
     """First drafts by verdict; where none is decided, by score (bootstrap over problems): the hold-out
     critic's ({id: score}) when given, else the critics' own.
     """
-    a, b = first_drafts(before), first_drafts(now)
-    ids = [id for id in b if id in a]
-    decided = [id for id in ids if None not in (a[id].verdict.correct, b[id].verdict.correct)]
-    if decided:
-        d = paired_difference(*([side[id].verdict.correct for id in decided] for side in (a, b)))
-        means = (sum(side[id].verdict.correct for id in decided) / d.n for side in (a, b))
+    before, now = list(before), list(now)
+    if decided := paired(before, now, decided=True):
+        right = [[pair[side].verdict.correct for pair in decided] for side in (0, 1)]
+        d, means = paired_difference(*right), (sum(flags) / len(flags) for flags in right)
         error = math.sqrt(max(d.gained + d.lost - (d.gained - d.lost) ** 2 / d.n, 0)) / d.n
         return Comparison("verified accuracy", d.n, *means, d.difference, d.low, d.high, d.p_value, error)
-    old = scores_before or {id: score(a[id]) for id in ids}
-    new = scores_now or {id: score(b[id]) for id in ids}
-    pairs = [(old[id], new[id]) for id in ids if None not in (old.get(id), new.get(id))]
+    pairs = paired(before, now)
+    old = scores_before or {id: score(a) for a, _, id in pairs}
+    new = scores_now or {id: score(b) for _, b, id in pairs}
+    pairs = [(old[id], new[id]) for *_, id in pairs if None not in (old.get(id), new.get(id))]
     if len(pairs) < 2:
         return Comparison("critics' score", 0, *[NAN] * 7)
     gaps = [y - x for x, y in pairs]
@@ -84,29 +85,27 @@ def compare(
 
 
 def dev_measures(rows: Sequence[Row]) -> dict[str, Any]:
-    """What one actor did on a set: accuracy and its parts, scores, length, diversity; each with its n."""
+    """What one actor did on a set: accuracy and its parts, pass@k, scores; each with its n."""
     drafts = list(first_drafts(rows).values())
     decided = [c for c in drafts if c.verdict.correct is not None]
     answered = [c for c in decided if c.verdict.method != "no_answer"]
     right = sum(c.verdict.correct for c in decided)
     k = min((len(row.candidates) for row in rows), default=0)
-    passed = [
-        pass_at_k(len(row.candidates), sum(c.verdict.correct is True for c in row.candidates), k)
-        for row in rows
-        if k > 1 and any(c.verdict.correct is not None for c in row.candidates)
-    ]
+    verdicts = [[c.verdict.correct for c in row.candidates] for row in rows if k > 1]
+    passed = [pass_at_k(len(own), own.count(True), k) for own in verdicts if set(own) != {None}]
     return {
         "pass1": _rate(right, len(decided)),
         "pass_k": {"k": k, "value": float(np.mean(passed)), "n": len(passed)} if passed else None,
         "answered": _rate(len(answered), len(decided)),
         "right_of_answered": _rate(right, len(answered)),
-        "score": score_summary([value for c in drafts if (value := score(c)) is not None]),
-        "length": {
-            "mean": float(np.mean([len(c.trace) for c in drafts])) if drafts else None,
-            "n": len(drafts),
-        },
-        "diversity": diversity([c.trace for c in drafts]),
+        "score": _score_summary([value for c in drafts if (value := score(c)) is not None]),
     }
+
+
+def set_diversity(rows: Sequence[Row]) -> dict[str, float]:
+    """Of the first drafts: see `alarms.diversity`, and `length`, the mean in characters."""
+    traces = [c.trace for c in first_drafts(rows).values()]
+    return {"length": float(np.mean([len(t) for t in traces])) if traces else NAN, **diversity(traces)}
 
 
 def _rate(right: int, n: int) -> dict[str, Any]:
@@ -114,7 +113,7 @@ def _rate(right: int, n: int) -> dict[str, Any]:
     return {"value": rate.value, "low": rate.low, "high": rate.high, "right": right, "n": n}
 
 
-def score_summary(scores: Sequence[float]) -> dict[str, Any]:
+def _score_summary(scores: Sequence[float]) -> dict[str, Any]:
     """Of scores on 0..1: n, mean, sd, quantiles, and the share at the highest score."""
     if not len(scores):
         return {"n": 0}
@@ -125,28 +124,42 @@ def score_summary(scores: Sequence[float]) -> dict[str, Any]:
 
 
 def generation_measures(rows: Sequence[Row]) -> dict[str, Any]:
-    """What a report says of a cycle's traces: scores by dimension, gain of refinement, accuracy, the
-    judge."""
+    """What a report says of a cycle's traces: scores by dimension, gain of refinement, accuracy, judge."""
     judged = [(row.id, c) for row in rows for c in row.candidates if score(c) is not None]
-    names = dict.fromkeys(name for _, c in judged for name in c.judgement.scores)
+    dimensions: dict[str, list[float]] = {}
+    for _, candidate in judged:
+        for name, value in candidate.judgement.scores.items():
+            dimensions.setdefault(name, []).append(value)
     first = first_drafts(rows)
     ends = [(score(first[row.id]), score(row.best)) for row in rows if row.id in first and row.best]
     gains = [b - a for a, b in ends if None not in (a, b)]
-    told = [(score(c), c.verdict.correct, id) for id, c in judged if c.verdict.correct is not None]
-    found = auc_interval(*zip(*told, strict=True), resamples=200) if told else None
+    gain = {"mean": float(np.mean(gains)) if gains else None, "n": len(gains)}
     return {
-        "scores": {
-            name: score_summary([c.judgement.scores[name] for _, c in judged if name in c.judgement.scores])
-            for name in names
-        },
-        "gain": {
-            "mean": float(np.mean(gains)) if gains else None,
-            "interval": bootstrap_interval(gains, resamples=500),
-            "n": len(gains),
-        },
+        "scores": {name: _score_summary(values) for name, values in dimensions.items()},
+        "gain": {**gain, "interval": bootstrap_interval(gains, resamples=500)},
         "verifier": dev_measures(rows),
-        "judge": {"auc": found.value, "low": found.low, "high": found.high} if found else None,
+        "diversity": set_diversity(rows),
+        "judge": _judge_measures(judged),
     }
+
+
+def _judge_measures(judged: Sequence[tuple[str, Candidate]]) -> dict[str, Any] | None:
+    """The critics against verdicts, and against each other where there are several: the mean standard
+    deviation of their scores of a trace, and the weighted kappa of the first two."""
+    known: dict[str, Any] = {}
+    told = [(score(c), c.verdict.correct, id) for id, c in judged if c.verdict.correct is not None]
+    if told:
+        scores, right, ids = zip(*told, strict=True)
+        found = auc_interval(scores, right, ids, resamples=200)
+        known |= {"n": len(told), "auc": found.value, "low": found.low, "high": found.high}
+        known["brier"] = brier(np.array(scores), np.array(right))
+    panels = [c.judgement.raw.values() for _, c in judged if isinstance(c.judgement.raw, dict)]
+    panels = [[one["scores"] for one in raw if isinstance(one, dict) and one.get("scores")] for raw in panels]
+    each = [[np.mean(list(scores.values())) for scores in panel] for panel in panels if len(panel) > 1]
+    if each:
+        known["critics_sd"] = float(np.mean([np.std(means) for means in each]))
+        known["kappa"] = weighted_kappa(*np.array([means[:2] for means in each]).T)
+    return known or None
 
 
 def gain_parts(before: Sequence[Row], now: Sequence[Row]) -> dict[str, float]:
@@ -171,17 +184,16 @@ def family_gains(before: Sequence[Row], now: Sequence[Row], trained: Mapping[str
     """
     import pandas
 
-    a, b = first_drafts(before), first_drafts(now)
-    groups: dict[str, list[str]] = {}
-    for row in now:
-        if row.id in a and row.id in b and None not in (a[row.id].verdict.correct, b[row.id].verdict.correct):
-            groups.setdefault(row.type or "problem", []).append(row.id)
-    order = sorted(groups, key=lambda name: (not trained.get(name), name))
-    groups = {name: groups[name] for name in order}
-    unseen = [id for name, ids in groups.items() if not trained.get(name) for id in ids]
+    types = {row.id: row.type or "problem" for row in now}
+    groups: dict[str, list[tuple[bool, bool]]] = {}
+    for a, b, id in paired(before, now, decided=True):
+        flags = (a.verdict.correct, b.verdict.correct)
+        groups.setdefault(types[id], []).append(flags)
+        if not trained.get(types[id]):
+            groups.setdefault(UNSEEN, []).append(flags)
     lines = []
-    for name, ids in {**groups, **({UNSEEN: unseen} if unseen else {})}.items():
-        old, new = ([side[id].verdict.correct for id in ids] for side in (a, b))
+    for name in sorted(groups, key=lambda name: (name == UNSEEN, not trained.get(name), name)):
+        old, new = zip(*groups[name], strict=True)
         d, after = paired_difference(old, new), Rate.of_flags(new)
         line = {"family": name, "n": d.n, "before": sum(old) / d.n, "after": after.value}
         line |= {"after_low": after.low, "after_high": after.high, "difference": d.difference}
@@ -197,22 +209,33 @@ def cycles_frame(reports: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:
     """One line a cycle: what it made, kept, trained and decided."""
     import pandas
 
-    return pandas.DataFrame([_cycle_line(report) for report in reports])
+    lines = []
+    for report in reports:
+        held, levels = report["heldout"] or {}, [alarm["level"] for alarm in report["alarms"]]
+        counts = ("prompts", "attempts", "generated", "kept", "replayed")
+        compared = ("n", "champion", "challenger", "difference", "low", "high", "p_value")
+        lines.append(
+            {name: report[name] for name in ("cycle", "status", "method")}
+            | {name: report["counts"][name] for name in counts}
+            | {name: held.get(name) for name in compared}
+            | {"red": levels.count("red"), "amber": levels.count("amber")}
+            | {"trained": report["training"]["trained"], "promoted": report["decision"]["promoted"]}
+            | {"calls": report["cost"]["calls"], "minutes": report["seconds"] / 60}
+        )
+    return pandas.DataFrame(lines)
 
 
-def _cycle_line(report: Mapping[str, Any]) -> dict[str, Any]:
-    held, levels = report["heldout"] or {}, [alarm["level"] for alarm in report["alarms"]]
-    line = {name: report[name] for name in ("cycle", "status", "method")}
-    line |= {
-        name: report["counts"][name] for name in ("prompts", "attempts", "generated", "kept", "replayed")
-    }
-    line |= {
-        name: held.get(name)
-        for name in ("n", "champion", "challenger", "difference", "low", "high", "p_value")
-    }
-    line |= {"red": levels.count("red"), "amber": levels.count("amber")}
-    line |= {"trained": report["training"]["trained"], "promoted": report["decision"]["promoted"]}
-    return line | {"calls": report["cost"]["calls"], "minutes": report["seconds"] / 60}
+def trust_frame(reports: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:
+    """One line a cycle: what the alarms look at. Diversity is the challenger's on the dev set, where there is
+    none that of the cycle's drafts; auc, brier and critics_sd are the critics' on the cycle's traces."""
+    import pandas
+
+    lines = []
+    for report in reports:
+        line = {"cycle": report["cycle"], **(report["diversity"] or {}), **report["hacking"]}
+        line |= {name: (report["judge"] or {}).get(name) for name in ("auc", "brier", "critics_sd")}
+        lines.append(line | {"judge_noise": report["noise"]["sd"]})
+    return pandas.DataFrame(lines).dropna(axis="columns", how="all")
 
 
 def cycle_findings(report: Mapping[str, Any]) -> list[str]:
@@ -226,26 +249,24 @@ def cycle_findings(report: Mapping[str, Any]) -> list[str]:
         said += [f"{name}, {a['level']} alarm {a['code']}: {a['text']}." for a in cycle["alarms"]]
     test = report["test"] or {"actors": {}, "comparisons": {}}
     if not report["test"]:
-        said.append(
-            f"The test set was not touched: {report['stopped'] or 'nothing was promoted, or it is empty'}."
-        )
-    if looks := test.get("earlier_looks"):
-        said.append(
-            f"The test set was looked at before, after fewer cycles ({', '.join(looks)}): no first look."
-        )
+        why = report["stopped"] or "nothing was promoted, or it is empty"
+        said.append(f"The test set was not touched: {why}.")
+    if looks := ", ".join(test.get("earlier_looks", ())):
+        said.append(f"The test set was looked at before, after fewer cycles ({looks}): no first look.")
     for name, found in test["actors"].items():
-        rate, right = (
-            Rate.of(found[key]["right"], found[key]["n"]) for key in ("pass1", "right_of_answered")
-        )
+        rates = [found[key] for key in ("pass1", "right_of_answered")]
+        rate, right = (Rate.of(one["right"], one["n"]) for one in rates)
         if rate.n:
             said.append(f"Test, {name}: right on {rate.in_words()}; of those it answered {right}.")
     for name, gap in test["comparisons"].items():
-        found = Comparison(
-            **{key: NAN if value is None else value for key, value in gap.items() if key != "parts"}
-        )
+        numbers = {key: NAN if value is None else value for key, value in gap.items() if key != "parts"}
+        found = Comparison(**numbers)
         doubt = "" if found.low > 0 or found.high < 0 else ", which may be noise"
         said.append(f"Test, {name}: {found.in_words()}{doubt}; {_parts_in_words(gap['parts'])}.")
-    return said + report["notes"]
+    cost = report["cost"]
+    usd = "at an unknown price" if cost["usd"] is None else f"for ${cost['usd']:.2f}"
+    spent = f"{cost['calls']:,} calls, {cost['tokens']:,} tokens {usd}, {report['seconds'] / 60:.0f} minutes"
+    return [*said, f"In all: {spent}.", *report["notes"]]
 
 
 def _parts_in_words(parts: Mapping[str, float | None]) -> str:

@@ -7,13 +7,13 @@ turns an analysis frame into one a person reads: a share and its interval in one
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cotkit.analysis.conclusions import outcome
 from cotkit.records import Candidate, Judgement, Row
+from cotkit.shown import escaped
 
 if TYPE_CHECKING:
     import pandas
@@ -23,7 +23,6 @@ VERBATIM = "mathjax_ignore tex2jax_ignore"  # "$5 and $6" is no mathematics
 EXCEPTIONS = {
     "undecided", "rationalized", "no_trace", "unjudged", "judge_failed", "saw_reference", "failed", "cached",
 }  # fmt: skip
-VERDICT = {True: ("✓", "right"), False: ("✗", "wrong"), None: ("?", "undecided")}
 STYLE = """<style>
 .cotkit-trace{--line:var(--ck-line,var(--jp-border-color2,rgba(128,128,128,.35)));
   border:1px solid var(--line);border-left:4px solid #0072B2;border-radius:8px;
@@ -39,6 +38,7 @@ STYLE = """<style>
 .cotkit-trace .facts>span>span{opacity:.75;margin-right:6px}
 .cotkit-trace table{border-collapse:collapse;border:0;margin:6px 0;font-size:.92em}
 .cotkit-trace td{padding:2px 14px 2px 0;text-align:left;vertical-align:top;border:0;background:none}
+.cotkit-trace td:first-child{white-space:nowrap}
 .cotkit-trace .bar{display:inline-block;width:5em;height:.6em;border:1px solid currentColor;opacity:.65}
 .cotkit-trace .bar>i{display:block;height:100%;background:currentColor}
 .cotkit-trace details{margin:4px 0}
@@ -77,11 +77,10 @@ def _card(row: Row) -> str:
 
 def _body(c: Candidate, row: Row) -> str:
     """Trace, facts and scores of one candidate."""
-    mark, word = VERDICT[c.verdict.correct]
     facts = {
         "answer": "none found" if c.answer is None else _short(c.answer),
         "reference": _short(row.reference),
-        "verdict": f"{mark} {word} ({': '.join(filter(None, (c.verdict.method, c.verdict.reason)))})",
+        "verdict": f"{c.verdict.in_words} ({': '.join(filter(None, (c.verdict.method, c.verdict.reason)))})",
         "cut off": "at max_tokens" if c.truncated else None,
         "signs of the hint": ", ".join(c.leaks),
     }
@@ -140,11 +139,10 @@ def _bar(value: float) -> str:
 
 def _folded(c: Candidate, row: Row) -> str:
     names = {"draft": f"draft {c.sample_index + 1}", "refine": f"refinement {c.iteration}"}
-    mark, word = VERDICT[c.verdict.correct]
     answer = "no answer" if c.answer is None else f"answer {_short(c.answer)}"
     mean = c.judgement.mean if c.judgement else None
     score = "" if mean is None else f", mean score {mean:.2g}"
-    summary = f"{names.get(c.stage, 'with the answer as a hint')}: {mark} {word}, {answer}{score}"
+    summary = f"{names.get(c.stage, 'with the answer as a hint')}: {c.verdict.in_words}, {answer}{score}"
     return f"<details><summary>{escaped(summary)}</summary>{_body(c, row)}</details>"
 
 
@@ -167,12 +165,6 @@ def _short(text: str | None) -> str | None:
     return (
         text if text is None or len(text) <= 200 else "... " + text[-200:]
     )  # a worked solution ends in its answer
-
-
-def escaped(text: Any) -> str:
-    """Escaped; lone surrogates, which no page can hold, replaced."""
-    whole = str(text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return html.escape(whole)
 
 
 def readable(frame: pandas.DataFrame) -> pandas.DataFrame:

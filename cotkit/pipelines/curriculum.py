@@ -58,17 +58,15 @@ def split_problems(
     sets: dict[str, str] = {}
     sizes: Counter[str] = Counter()
     for group in order:
-        apart = any(family(p) in held_out for p in group)
         open_sets = [name for name in ("test", "dev") if sizes[name] < wanted[name]]
-        name = min(open_sets, key=lambda s: sizes[s] / wanted[s]) if open_sets else "train"
-        if apart and name == "train":
-            name = "test"
+        otherwise = "test" if any(family(p) in held_out for p in group) else "train"
+        name = min(open_sets, key=lambda s: sizes[s] / wanted[s], default=otherwise)
         sizes[name] += len(group)
         sets |= {p.id: name for p in group}
     if not sizes["train"]:
+        given = f"{len(problems)} problems (in {len(groups)} clusters) to train on"
         raise ValueError(
-            f"dev={dev} and test={test} leave none of the {len(problems)} problems (in {len(groups)} "
-            "clusters) to train on: lower them or give more problems"
+            f"dev={dev} and test={test} leave none of the {given} to train on: give more problems"
         )
     return sets
 

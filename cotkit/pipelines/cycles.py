@@ -1,5 +1,6 @@
 """The state of a self-improvement run, which lives in its folder alone: steps that are done once, the
-champion, what was spent, the gate, and `SelfImprovement`, the run as it is read.
+champion, what was spent, the gate; `Trainer`, what trains between two cycles; and `SelfImprovement`, the run
+as it is read.
 
     runs/<name>/
       config.json     what was asked, compared on resume
@@ -27,7 +28,7 @@ import json
 import pathlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from cotkit.chat import BudgetExceeded, CallLedger
 from cotkit.records import Row
@@ -35,8 +36,7 @@ from cotkit.runs import Run, write_json
 
 if TYPE_CHECKING:
     from cotkit.analysis import Alarm, Comparison
-
-GATES = ("not_worse", "better")
+    from cotkit.chat import ChatModel
 
 
 def cycle_name(number: int) -> str:
@@ -98,23 +98,37 @@ class Decision:
     reason: str
 
 
-def gate(comparison: Comparison, alarms: Sequence[Alarm], rule: str = "not_worse") -> Decision:
-    """Whether the challenger becomes champion.
-
-    "not_worse": its result on the dev set is no lower than the champion's minus one standard error of the
-    paired difference; "better": the 95 % interval of the difference is above 0. A red alarm, or no dev
-    problem to compare on, keeps the champion.
-    """
+def gate(comparison: Comparison, alarms: Sequence[Alarm]) -> Decision:
+    """Whether the challenger becomes champion: its result on the dev set is no lower than the champion's
+    minus one standard error of the paired difference, and no alarm is red."""
     found = comparison.in_words()
     if red := [alarm.code for alarm in alarms if alarm.level == "red"]:
         return Decision(False, f"red alarm {', '.join(red)}; {found}")
     if not comparison.n:
         return Decision(False, "no dev problem has a result of both, so nothing speaks for the challenger")
-    better = comparison.low > 0
-    good = better if rule == "better" else comparison.difference >= -comparison.standard_error
-    return Decision(
-        good, found if good else f"not {'better' if rule == 'better' else 'good enough'}; {found}"
-    )
+    good = comparison.difference >= -comparison.standard_error
+    return Decision(good, found if good else f"not good enough; {found}")
+
+
+class Trainer(Protocol):
+    """What trains between two cycles, and serves what was trained: `cotkit.train.EmbeddedTrainer`, or yours.
+
+    `train` blocks and may be killed at any time: the same call on the same folder goes on or starts anew. It
+    returns a manifest, JSON, which is written down; from that alone `serve` makes the actor, also in a later
+    session. Its "status" is "ok", or says why there is nothing to serve ("diverged"). What may pass (a full
+    disk) is raised as OSError or RuntimeError: the run stops, and the same call tries again.
+    """
+
+    def describe(self) -> dict[str, Any]:
+        """What the result depends on; recorded and compared on resume."""
+
+    def train(
+        self, method: str, data: pathlib.Path, champion: Mapping[str, Any] | None, output: pathlib.Path
+    ) -> dict[str, Any]:
+        """Train on the exported file, from the champion's manifest (None = the untrained base)."""
+
+    def serve(self, manifest: Mapping[str, Any]) -> ChatModel:
+        """The trained actor."""
 
 
 class SelfImprovement(Run):

@@ -1,43 +1,97 @@
-"""From rows to a training file: the view that a policy gives, filtered, with replay, exported and validated.
+"""From rows to a training file: the view that a policy gives, filters with names, replay, export.
 
 Policies are those of `cotkit.runs.views`, and `gold_vs_model` (SPIN, arXiv 2401.01335): chosen is the worked
-solution that came with the problem, rejected the model's own wrong trace. Whatever was kept is written as
-rows that hold these traces alone, through the same exporter as every data set of the kit.
+solution that came with the problem, rejected the model's own wrong trace. Filters say what may not be trained
+towards beyond what a view leaves out. They look at the chosen side alone, for a rejected trace may be as bad
+as it is; and two traces that no program told apart make a pair only when their scores differ by at least
+twice the judge's measured noise.
 """
 
 from __future__ import annotations
 
-import csv
 import pathlib
 import random
+import re
+import unicodedata
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 
-from cotkit.pipelines.filters import Filters, apply_filters
 from cotkit.records import Candidate, Row, Verdict
-from cotkit.runs import Example, ExportReport, export_rows, label_view, pair_view, sft_view
+from cotkit.runs import Example, ExportReport, View, export_rows, label_view, pair_view, sft_view
 
 METHODS = {"sft": "trl_prompt_completion", "dpo": "trl_dpo", "dpo_sft": "trl_dpo", "kto": "trl_kto"}
 GOLD = "gold_vs_model"
 _ALL_PAIRS = 1000  # of one problem, before filters and cap
+# Words to the judge instead of to the reader; measured to move the scores of weak judges.
+BEGGING = re.compile(
+    r"\b(?:give|assign|award|rate|score)\b[^.\n]{0,40}\b(?:10|ten|full|highest|maximum|top)\b[^.\n]{0,12}"
+    r"(?:score|marks?|points?|/\s*10|rating)"
+    r"|\b(?:very\s+|highly\s+)?(?:concise|accurate|excellent|perfect|flawless)\s+(?:and\s+\w+\s+)?"
+    r"(?:answer|solution|response)\b"
+    r"|\bas\s+(?:an?\s+)?(?:ai\s+)?(?:judge|grader|critic|evaluator)\b|ignore\s+(?:all\s+)?(?:the\s+)?previous",
+    re.IGNORECASE,
+)
 
 
-@dataclass
-class Selection:
-    """What is trained on, and what became of the rest: `generated == len(kept) + sum(drops)`."""
+@dataclass(frozen=True)
+class Filters:
+    """`max_chars`: of a chosen trace. `require_boxed`: an answer without \\boxed{} teaches the wrong form."""
 
-    policy: str
-    unit: str
-    generated: int
-    kept: list[Example] = field(default_factory=list)
-    drops: Counter[str] = field(default_factory=Counter)
+    min_chars: int = 1
+    max_chars: int = 8000
+    require_boxed: bool = False
+
+    def describe(self) -> dict[str, object]:
+        return asdict(self)
+
+    def fault(self, example: Example, noise: float = 0.0) -> str | None:
+        """Why this example is not trained on; None = it is. `noise`: standard deviation of the judge's
+        scores on one trace, on 0..1."""
+        if example.label is False:  # KTO's bad answers
+            return None
+        chosen, rejected = example.candidate, example.rejected
+        length = len(chosen.trace)
+        faults = {
+            "below_threshold": not chosen.accepted,
+            "too_short": length < self.min_chars,
+            "too_long": length > self.max_chars,
+            "finish_reason": chosen.call.get("finish_reason") not in (None, "stop"),
+            "other_language": _other_script(example.row.problem, chosen.text),
+            "speaks_to_judge": bool(BEGGING.search(chosen.text)),
+            "gap_below_noise": rejected is not None and _gap_is_noise(chosen, rejected, noise),
+        }
+        return next((name for name, holds in faults.items() if holds), None)
+
+
+def _gap_is_noise(chosen: Candidate, rejected: Candidate, noise: float) -> bool:
+    """Scores decide a pair only where verdicts do not, and only beyond twice their noise."""
+    decided = (chosen.verdict.correct, rejected.verdict.correct) == (True, False)
+    return not decided and chosen.judgement.mean - rejected.judgement.mean < 2 * noise - 1e-9
+
+
+def _other_script(problem: str, answer: str) -> bool:
+    """The answer is written in another script than the problem (Latin, CJK, Cyrillic ...)."""
+    asked, given = _script(problem), _script(answer)
+    return None not in (asked, given) and asked != given
+
+
+def _script(text: str) -> str | None:
+    letters = [c for c in text if c.isalpha()][:200]
+    names = Counter(unicodedata.name(c, "?").split()[0] for c in letters)
+    return names.most_common(1)[0][0] if len(letters) >= 8 else None
 
 
 def select(
-    rows: Sequence[Row], method: str, policy: str | None, filters: Filters, cap: int | None
-) -> Selection:
-    """The examples for `method` ("sft", "dpo", "dpo_sft", "kto"), in input order."""
+    rows: Sequence[Row],
+    method: str,
+    policy: str | None,
+    filters: Filters,
+    cap: int | None,
+    noise: float = 0.0,
+) -> View:
+    """The examples for `method` ("sft", "dpo", "dpo_sft", "kto"), in input order, at most `cap` a problem and
+    none twice; and why the rest is not among them."""
     boxed = {"require_boxed": filters.require_boxed}
     if method == "sft":
         view = sft_view(rows, policy or "all_accepted", **boxed)
@@ -49,27 +103,45 @@ def select(
         policy = "correct_vs_wrong" if gold else policy
         view = pair_view(rows, policy, max_pairs_per_problem=_ALL_PAIRS, **boxed)
         view.policy = GOLD if gold else view.policy
-    kept, drops = apply_filters(view.examples, filters, cap)
-    return Selection(view.policy or "labels", view.unit, view.given, kept, view.drops + drops)
+    kept, seen, per_problem = [], set(), Counter()
+    for example in view.examples:
+        key, id = example_key(example), example.row.id
+        reason = filters.fault(example, noise) or ("duplicate" if key in seen else None)
+        if reason is None and cap is not None and per_problem[id] >= cap:
+            reason = "over_cap"
+        if reason:
+            view.drops[reason] += 1
+        else:
+            kept.append(example)
+            seen.add(key)
+            per_problem[id] += 1
+    view.examples = kept
+    return view
+
+
+def example_key(example: Example) -> tuple:
+    """What makes two examples the same one."""
+    sides = (example.candidate, example.rejected)
+    return (example.row.problem, *(" ".join(c.trace.split()) if c else None for c in sides), example.label)
 
 
 def _gold_row(row: Row) -> Row:
     """The row with its worked solution in place of the model's right traces."""
     solution = str(row.metadata.get("solution") or row.reference or "").strip()
     wrong = [c.model_copy(update={"parent": None}) for c in row.candidates if c.verdict.correct is False]
-    candidates = [] if len(solution.split()) < 4 else wrong  # a bare answer is no trace to train towards
-    if candidates:
-        verdict = Verdict(correct=True, method="reference")
-        gold = Candidate(iteration=0, trace=solution, text=solution, verdict=verdict, accepted=True)
-        candidates = [gold, *wrong]
-    reason = None if candidates else "no_worked_solution"
-    return row.model_copy(update={"candidates": candidates, "final": None, "drop_reason": reason})
+    if not wrong or len(solution.split()) < 4:  # a bare answer is no trace to train towards
+        none = {"candidates": [], "final": None, "drop_reason": "no_worked_solution"}
+        return row.model_copy(update=none)
+    verdict = Verdict(correct=True, method="reference")
+    gold = Candidate(iteration=0, trace=solution, text=solution, verdict=verdict, accepted=True)
+    return row.model_copy(update={"candidates": [gold, *wrong], "final": None, "drop_reason": None})
 
 
 def write_examples(
     examples: Sequence[Example], path: pathlib.Path, method: str, system: str | None = None
 ) -> ExportReport:
-    """The training file of these examples; the prompt is the bare problem (after `system`, if given)."""
+    """The training file of these examples, written by the exporter of every data set of the kit; the prompt
+    is the bare problem (after `system`, if given)."""
     policy = {"sft": "all_accepted", "kto": None}.get(method, "first_vs_last")
     rows = [_row_of(example) for example in examples]
     return export_rows(rows, path, METHODS[method], policy=policy, system=system, metadata=True)
@@ -86,44 +158,37 @@ def _row_of(example: Example) -> Row:
             example.rejected.model_copy(update={"iteration": 0, "parent": None}),
             chosen.model_copy(update={"iteration": 1, "parent": 0}),
         ]
-    final = len(sides) - 1
-    return example.row.model_copy(update={"candidates": sides, "final": final, "accepted": True})
+    return example.row.model_copy(update={"candidates": sides, "final": len(sides) - 1, "accepted": True})
 
 
 def label_sample(
-    examples: Sequence[Example], path: pathlib.Path, count: int = 20, seed: int = 0
+    pairs: Sequence[Example], path: pathlib.Path, count: int = 20, seed: int = 0
 ) -> tuple[pathlib.Path, pathlib.Path]:
     """Pairs for a person to judge blindly: (sheet, key), two CSV files beside each other.
 
     Drawn evenly over the order of the score gap; the sides are shuffled and the sheet names neither scores
-    nor verdicts. The key says which side was chosen, so that the share of agreement can be counted
-    afterwards.
+    nor verdicts. The key says which side was chosen, so that agreement can be counted afterwards.
     """
-    rng = random.Random(seed)
-    pairs = sorted((e for e in examples if e.rejected), key=_gap)
+    import pandas
+
+    rng, pairs = random.Random(seed), sorted(pairs, key=_gap)
     step = max(1, len(pairs) / count)
     drawn = [pairs[int(i * step)] for i in range(min(count, len(pairs)))]
     rng.shuffle(drawn)
-    key = path.with_name(f"{path.stem}-key.csv")
-    with (
-        open(path, "w", encoding="utf-8", newline="") as sheet_file,
-        open(key, "w", encoding="utf-8", newline="") as key_file,
-    ):
-        sheet, answers = csv.writer(sheet_file), csv.writer(key_file)
-        sheet.writerow(["number", "problem", "A", "B", "better (A, B or tie)"])
-        answers.writerow(["number", "id", "chosen", "gap"])
-        for number, example in enumerate(drawn, 1):
-            sides = [("chosen", example.candidate.trace), ("rejected", example.rejected.trace)]
-            rng.shuffle(sides)
-            sheet.writerow([number, example.row.problem, sides[0][1], sides[1][1], ""])
-            side = "A" if sides[0][0] == "chosen" else "B"
-            answers.writerow([number, example.row.id, side, f"{_gap(example):.3f}"])
-    return path, key
+    sheet, key = [], []
+    for number, pair in enumerate(drawn, 1):
+        chosen = rng.choice("AB")
+        sides = {chosen: pair.candidate.trace, "AB".replace(chosen, ""): pair.rejected.trace}
+        question = {"number": number, "problem": pair.row.problem, "A": sides["A"], "B": sides["B"]}
+        sheet.append(question | {"better (A, B or tie)": ""})
+        key.append({"number": number, "id": pair.row.id, "chosen": chosen, "gap": round(_gap(pair), 3)})
+    places = path, path.with_name(f"{path.stem}-key.csv")
+    for place, lines in zip(places, (sheet, key), strict=True):
+        pandas.DataFrame(lines).to_csv(place, index=False, encoding="utf-8")
+    return places
 
 
-def _gap(example: Example) -> float:
+def _gap(pair: Example) -> float:
     """Difference of the mean scores; 1 where a program told the sides apart and there are none."""
-    chosen, rejected = example.candidate.judgement, example.rejected.judgement
-    if chosen is None or rejected is None or chosen.mean is None or rejected.mean is None:
-        return 1.0
-    return chosen.mean - rejected.mean
+    chosen, rejected = (side.judgement and side.judgement.mean for side in (pair.candidate, pair.rejected))
+    return 1.0 if None in (chosen, rejected) else chosen - rejected

@@ -8,11 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from cotkit.pipelines.critics import PERTURBATIONS, RULES, make_panel, with_task
-from cotkit.pipelines.curriculum import split_problems
-from cotkit.pipelines.cycles import GATES
-from cotkit.pipelines.filters import Filters
-from cotkit.pipelines.pairing import METHODS
+from cotkit.pipelines.critics import RULES, calls_of_watch, make_panel, with_task
+from cotkit.pipelines.curriculum import assert_apart, split_problems
+from cotkit.pipelines.pairing import METHODS, Filters
+from cotkit.pipelines.progress import Show, check_show
 from cotkit.problems import Problem, load_problems
 from cotkit.verify import reference_answer
 
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
 
 SOLVE = "Solve the problem, with reasoning that can be checked step by step and one final answer."
 _TASK_KEYS = {"description", "problems", "prompts", "dimensions"}
-NOISE_SHARE, NOISE_LEAST = 0.1, 8  # of the judged traces, scored again
-PHRASES = 5  # new phrases a cycle, at most, that are tried on the frozen answers
 
 
 @dataclass
@@ -41,7 +38,6 @@ class Plan:
     holdout_critic: Any = None
     dimensions: Sequence[Any] | None = None
     aggregate: str = "median"
-    rotate_prompts: bool = True
     score_threshold: float | dict[str, float] | None = 0.7
     num_generations: int = 4
     teacher_generations: int = 1
@@ -58,8 +54,6 @@ class Plan:
     test: int | float = 0.25
     held_out_types: Sequence[str] = ()
     dev_generations: int = 1
-    gate: str = "not_worse"
-    probe_size: int = 8
     temperature: float | None = 0.8
     max_tokens: int | None = None
     seed: int = 0
@@ -68,6 +62,7 @@ class Plan:
     budget_usd: float | None = None
     budget_calls: int | None = None
     budget_tokens: int | None = None
+    show: Show = "auto"
 
     def __post_init__(self) -> None:
         self.description, self.problems = self._read_task()
@@ -75,6 +70,7 @@ class Plan:
         self.critics = [self.critics] if hasattr(self.critics, "acomplete") else list(self.critics)
         self._check()
         self.sets = split_problems(self.problems, self.dev, self.test, self.held_out_types, self.seed)
+        self._check_examples()
         self.judge(0)  # wrong dimensions, rules or prompts are found here
 
     def _read_task(self) -> tuple[str | None, list[Problem]]:
@@ -91,7 +87,21 @@ class Plan:
             raise ValueError("task: each prompt must be a text; or give problems= with references")
         return description, [Problem(id=f"prompt-{i}", problem=p) for i, p in enumerate(prompts, 1)]
 
+    def held_out(self) -> dict[str, str]:
+        """{id: text} of the problems that nobody may learn from."""
+        return {p.id: p.problem for p in self.problems if self.sets[p.id] != "train"}
+
+    def _check_examples(self) -> None:
+        given = [] if isinstance(self.few_shot_examples, str) else self.few_shot_examples or []
+        shown = [str(one["problem"]) for one in given if isinstance(one, Mapping) and "problem" in one]
+        named = {f"few_shot_examples, item {i}": text for i, text in enumerate(shown, 1)}
+        try:
+            assert_apart(named, self.held_out())
+        except AssertionError as error:
+            raise ValueError(f"{error}: give another example") from None
+
     def _check(self) -> None:
+        check_show(self.show)
         for name, least in _WHOLE.items():
             for value in _listed(getattr(self, name)):
                 whole = isinstance(value, int) and not isinstance(value, bool) and value >= least
@@ -99,9 +109,7 @@ class Plan:
                     raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
         for name, known in _CHOICES.items():
             if wrong := [value for value in _listed(getattr(self, name)) if value not in known]:
-                hint = (
-                    "; TRL has no PPO: cotkit.train.train('grpo', ...) is near it" if "ppo" in wrong else ""
-                )
+                hint = _NO_CYCLE if wrong[0] in ("ppo", "grpo") else ""
                 raise ValueError(f"{name} must be one of {', '.join(known)}, got {wrong[0]!r}{hint}")
         if self.resume == "never":
             raise ValueError("resume='never' would mix two runs: to start anew, use another run name")
@@ -124,8 +132,8 @@ class Plan:
 
     def judge(self, version: int) -> Any:
         """The critics as one judge, with wording `version` of the prompt pool."""
-        version = self.seed + version if self.rotate_prompts else 0
-        return make_panel(self.critics, self.dimensions, self.description or SOLVE, self.aggregate, version)
+        task = self.description or SOLVE
+        return make_panel(self.critics, self.dimensions, task, self.aggregate, self.seed + version)
 
     def dev_judge(self, who: Any = None) -> Any:
         """The critics (or one other critic) with the first wording: for what is compared between cycles."""
@@ -166,21 +174,16 @@ class Plan:
     def describe(self) -> dict[str, Any]:
         """What the rows and reports depend on, compared on resume. `cycles` may grow."""
         judge, holdout = self.judge(0), self.holdout_critic
+        given = sorted((p.id, p.problem, p.reference) for p in self.problems)
+        described = ("actor", "improver", "teacher", "trainer", "verifier", "filters")
         return {
             "pipeline": "self_improve",
-            "task_hash": _hash(
-                [self.description, *sorted((p.id, p.problem, p.reference) for p in self.problems)]
-            ),
+            "task_hash": _hash([self.description, *given]),
             "sets_hash": _hash(sorted(self.sets.items())),
-            "actor": self.actor.describe(),
+            **{name: (one := getattr(self, name)) and one.describe() for name in described},
             "critics": judge.describe() if judge else None,
             "holdout_critic": self.dev_judge(holdout).describe() if holdout else None,
-            "improver": self.improver.describe() if self.improver else None,
-            "teacher": self.teacher.describe() if self.teacher else None,
-            "trainer": self.trainer.describe() if self.trainer else None,
-            "verifier": self.verifier.describe() if self.verifier else None,
             "few_shot_hash": _hash(self.few_shot_examples) if self.few_shot_examples else None,
-            "filters": self.filters.describe(),
             **{name: getattr(self, name) for name in _PLAIN},
         }
 
@@ -197,48 +200,46 @@ class Plan:
         refined = sum(drawn) * self.iterations
         traces = taught + sum(drafts[1:]) + refined
         evaluated = (dev * (self.cycles + 1) + 4 * test) * self.dev_generations if self.trainer else 0
-        again = self.cycles * NOISE_LEAST + round(NOISE_SHARE * traces)
-        probes = self.probe_size * (1 + len(PERTURBATIONS) + (1 + PHRASES) * self.cycles)
-        critics = self.judge(0).models if self.critics else []
-        holdout = self.dev_judge(self.holdout_critic).models if self.holdout_critic and self.trainer else []
+        scored = traces + calls_of_watch(traces, self.cycles) + evaluated
+        held = dev * (self.cycles + 1) if self.trainer else 2 * sum(drawn)
+        critics, holdout = self.judge(0), self.holdout_critic and self.dev_judge(self.holdout_critic)
         steps = [
             ("draft", self.teacher or self.actor, taught),
             ("draft", self.actor, sum(drafts[1:])),
             ("refine", self.improver or self.actor, refined),
-            *(("criticise", model, traces + again + probes + evaluated) for model in critics),
-            *(("hold-out critic", model, dev * (self.cycles + 1)) for model in holdout),
+            *(("criticise", m, scored) for m in (critics.models if critics else ())),
+            *(("hold-out critic", m, held) for m in (holdout.models if holdout else ())),
             ("evaluate", self.actor, evaluated),
         ]
-        lines = [self._step(*step) for step in steps if step[2]]
-        total = {
-            name: sum(line[name] for line in lines)
-            for name in ("calls", "prompt_tokens", "completion_tokens")
-        }
-        usd = [line["usd"] for line in lines]
-        return pandas.DataFrame([*lines, {"step": "all", **total, "usd": None if None in usd else sum(usd)}])
-
-    def _step(self, step: str, model: Any, calls: int) -> dict[str, Any]:
-        asked = sum(len(p.problem) for p in self.problems) / len(self.problems) + 900
-        endpoint = model.endpoints[0]
-        answer = self.max_tokens or endpoint.options.max_tokens or 512
-        prompt, completion = round(calls * asked / 4), calls * answer
-        usd = endpoint.price(prompt, completion, 0) if endpoint.price else None
-        return {"step": step, "model": model.name, "calls": calls, "prompt_tokens": prompt} | {
-            "completion_tokens": completion, "usd": usd
-        }  # fmt: skip
+        asked = sum(len(p.problem) for p in self.problems) / len(self.problems) + 900  # characters
+        lines = []
+        for step, model, calls in steps:
+            endpoint = model.endpoints[0]
+            prompt = round(calls * asked / 4)
+            answer = calls * (self.max_tokens or endpoint.options.max_tokens or 512)
+            usd = endpoint.price(prompt, answer, 0) if endpoint.price else None
+            line = {"step": step, "model": model.name, "calls": calls, "prompt_tokens": prompt}
+            lines += [line | {"completion_tokens": answer, "usd": usd}] if calls else []
+        frame = pandas.DataFrame(lines).astype({"usd": float})
+        total = {name: frame[name].sum(skipna=False) for name in frame.columns[2:]}
+        return pandas.concat([frame, pandas.DataFrame([{"step": "all", **total}])], ignore_index=True)
 
 
 _TASK_PROMPTS = {"reasoning": "actor", "refine": "improver"}
 _WHOLE = {  # option: at least
     "cycles": 1, "iterations": 0, "num_generations": 1, "teacher_generations": 1, "dev_generations": 1,
-    "min_examples": 1, "probe_size": 0, "max_per_problem": 1, "problems_per_cycle": 1,
+    "min_examples": 1, "max_per_problem": 1, "problems_per_cycle": 1,
 }  # fmt: skip
 _OR_NONE = ("max_per_problem", "problems_per_cycle")
-_CHOICES = {"aggregate": RULES, "gate": GATES, "method": tuple(METHODS), "resume": ("auto", "must", "never")}
+_CHOICES = {"aggregate": RULES, "method": tuple(METHODS), "resume": ("auto", "must", "never")}
+_NO_CYCLE = (
+    ": TRL has no PPO any more, and GRPO samples and rewards by itself instead of learning from a cycle's "
+    "traces: cotkit.train.train('grpo', ..., reward=cotkit.Environment(problems).as_trl_reward())"
+)
 _PLAIN = (
-    "iterations", "aggregate", "rotate_prompts", "score_threshold", "num_generations", "teacher_generations",
+    "iterations", "aggregate", "score_threshold", "num_generations", "teacher_generations",
     "problems_per_cycle", "method", "policy", "max_per_problem", "min_examples", "replay_fraction",
-    "dev_generations", "gate", "probe_size", "temperature", "max_tokens", "seed",
+    "dev_generations", "temperature", "max_tokens", "seed",
 )  # fmt: skip
 
 

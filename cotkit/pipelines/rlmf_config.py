@@ -1,8 +1,7 @@
 """A self-improvement run from a YAML file, in the shape that articles on such loops use.
 
-    model_config:                 each role: provider, model_name, api_key, temperature ...; or a list of
-    these,
-      actor: {provider: openai, model_name: gpt-4o-mini, api_key: "${OPENAI_API_KEY}"}    in order of failover
+    model_config:                 each role, or a list of these in order of failover; also other options of
+      actor: {provider: openai, model_name: gpt-4o-mini, api_key: "${OPENAI_API_KEY}"}         a ChatModel
       critic: ...                 (also `critics`, a list of roles)
       improver: ...               (also `holdout_critic`, `teacher`)
     self_improvement_config:
@@ -144,8 +143,13 @@ def _dimensions(given: Any, criteria: Any) -> list[dict[str, Any]] | None:
     if not given:
         slugs = ["_".join(re.findall(r"\w+", text.lower())[:4]) for text in criteria]
         return [{"name": slug, "guide": text} for slug, text in zip(slugs, criteria, strict=True)] or None
+    if isinstance(given, Mapping):  # {name: what it is}
+        given = [{"name": name, **_section("evaluation_dimensions", one)} for name, one in given.items()]
     also = f" Keep in mind: {'; '.join(criteria)}" if criteria else ""
-    return [_dimension(_section("evaluation_dimensions", one), also) for one in given]
+    found = [_dimension(_section("evaluation_dimensions", one), also) for one in given]
+    if any("weight" in one for one in given):
+        warnings.warn("evaluation_dimensions: weights are not used, all dimensions count alike", stacklevel=2)
+    return found
 
 
 def _dimension(given: Mapping[str, Any], also: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import pathlib
 import re
@@ -33,7 +34,7 @@ _COLUMNS = {  # what each export format trains on; other columns are not looked 
     "trl_kto": ("prompt", "completion", "label"),
 }
 _SHOWN = 5  # findings in an error
-_SHORTCUT = 0.9  # AUC at which a pair's sides are told apart by length alone
+_SHORTCUT = 0.9  # AUC at which the sides of pairs are told apart by length or single words alone
 
 
 class TrainingDataError(ValueError):
@@ -67,8 +68,8 @@ def read_rows(data: Rows, method: str) -> TrainingRows:
     digest = hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()
     made = [new for row in rows for new in _as_trained(row, method)]
     result = TrainingRows(name, made, digest, len(made))
-    if method.startswith("dpo") and (warning := _shortcut(made)):
-        result.warnings.append(warning)
+    if method.startswith("dpo"):
+        result.warnings += _shortcuts(made)
     return result
 
 
@@ -152,18 +153,32 @@ def _as_trained(row: dict[str, Any], method: str) -> Iterator[dict[str, Any]]:
         yield {name: row[name] for name in columns}
 
 
-def _shortcut(pairs: list[dict[str, Any]]) -> str | None:
-    lengths = [len(_words(pair[side])) for side in ("chosen", "rejected") for pair in pairs]
-    area = auc(lengths, [True] * len(pairs) + [False] * len(pairs))
-    if 1 - _SHORTCUT <= area <= _SHORTCUT:
-        return None
-    return (
-        f"the length alone tells chosen from rejected (AUC {area:.2f} of {len(pairs)} pairs): the model may "
-        "learn the length and nothing else; export with policy='length_controlled'"
-    )
+def _shortcuts(pairs: list[dict[str, Any]]) -> list[str]:
+    """Warnings when chosen and rejected are told apart by their length, or by single words, alone."""
+    sides = [_said(pair[side]) for side in ("chosen", "rejected") for pair in pairs]
+    labels = [True] * len(pairs) + [False] * len(pairs)
+    words = [set(re.findall(r"[^\W\d_]+", text.lower())) for text in sides]
+    halves = [place % len(pairs) % 2 for place in range(len(sides))]
+    seen = {(half, label): Counter() for half in (0, 1) for label in (True, False)}
+    for half, label, own in zip(halves, labels, words, strict=True):
+        seen[half, label].update(own)
+    odds = []
+    for half, own in zip(halves, words, strict=True):  # by what the other half says of each word
+        wanted, unwanted = seen[1 - half, True], seen[1 - half, False]
+        odds.append(round(sum(math.log((wanted[w] + 1) / (unwanted[w] + 1)) for w in own), 9))
+    found = {
+        "length": ([len(text) for text in sides], "export with policy='length_controlled'"),
+        "choice of words": (odds, "look at the pairs for a phrase that only one side has"),
+    }
+    return [
+        f"the {what} alone tells chosen from rejected (AUC {area:.2f} of {len(pairs)} pairs): the model may "
+        f"learn that and nothing else; {advice}"
+        for what, (scores, advice) in found.items()
+        if not 1 - _SHORTCUT <= (area := auc(scores, labels)) <= _SHORTCUT
+    ]
 
 
-def _words(answer: Any) -> str:
+def _said(answer: Any) -> str:
     if isinstance(answer, str):
         return answer
     return (answer[-1].get("reasoning_content") or "") + answer[-1]["content"]

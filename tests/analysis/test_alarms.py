@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from cotkit.analysis import alarms
+from cotkit.analysis import Rate, alarms
 from cotkit.records import Candidate, Judgement, Row, Verdict
 
 WORDS = [
@@ -91,6 +91,36 @@ def test_outputs_that_repeat_another_problems_word_for_word(repeated, level):
     assert levels(alarms.collapse(DIVERSE, now)).get("duplicates") == level
 
 
+@pytest.mark.parametrize(("topics", "level"), [(80, None), (60, "amber"), (20, "red")])
+def test_fewer_different_outputs_than_before(topics, level):
+    def about(many):
+        topic = [WORDS[i % many % 18] + WORDS[i % many // 18] for i in range(N)]
+        return texts(lambda i, rng: f"{i} " + " ".join(word + topic[i] for word in WORDS[:8]))
+
+    assert levels(alarms.collapse(about(80), about(topics))).get("vendi") == level
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "level"),
+    [(0.05, 0.1, None), (0.05, 0.4, "amber"), (0.05, 0.8, "red"), (0.75, 0.8, None)],
+)
+def test_outputs_that_begin_alike_and_did_not_before(before, now, level):
+    def opening(share):
+        alike = "Let us think step by step. "
+        return texts(lambda i, rng: (alike if i < share * N else "") + varied(i, rng))
+
+    assert levels(alarms.collapse(opening(before), opening(now))).get("opening") == level
+
+
+@pytest.mark.parametrize(("spread", "level"), [(30, None), (20, None), (5, "amber")])
+def test_outputs_that_all_get_one_length(spread, level):
+    before, now = (
+        texts(lambda i, rng, s=s: " ".join(rng.choice(WORDS) + str(i) for _ in range(60 + i % 2 * s)))
+        for s in (30, spread)
+    )
+    assert levels(alarms.collapse(before, now)).get("length_spread") == level
+
+
 def with_k(share_first, share_any):
     """Four drafts a problem; the first is right on `share_first`, any on `share_any` of the problems."""
 
@@ -134,6 +164,33 @@ def test_critics_that_rise_above_the_hold_out_critic(critics, holdout, level):
     noisy = {row.id: holdout + random.Random(row.id).uniform(-0.02, 0.02) for row in now}
     found = levels(alarms.hacking(before, now, {row.id: 0.5 for row in before}, noisy))
     assert found.get("holdout_gap") == level
+
+
+def told_apart(by):
+    """Half of the drafts are right; their scores lie `by` above the others', with a spread of 0.1."""
+    return rows(lambda i, rng: [draft(varied(i, rng), i % 2 == 0, rng.gauss(0.5 + by * (i % 2 == 0), 0.1))])
+
+
+@pytest.mark.parametrize(("by", "level"), [(0.3, None), (0.22, None), (0.05, "amber"), (0.0, "amber")])
+def test_scores_that_tell_right_from_wrong_less_than_they_did(by, level):
+    found = levels(alarms.hacking(told_apart(0.3), told_apart(by)))
+    assert found.get("proxy_gold_correlation") == level
+
+
+@pytest.mark.parametrize(
+    ("longer", "verified", "level"),
+    [
+        (0.5, False, None),
+        (0.7, False, "amber"),
+        (0.95, False, "red"),
+        (0.95, True, "amber"),
+        (0.0, False, None),
+    ],
+)
+def test_pairs_whose_chosen_side_is_the_longer_one(longer, verified, level):
+    found = alarms.chosen_longer(Rate.of(round(longer * N), N), verified)
+    assert levels(found).get("chosen_longer") == level
+    assert not alarms.chosen_longer(Rate.of(alarms.LEAST - 1, alarms.LEAST - 1), verified)  # too few
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
 import pytest
+from scipy.stats import betabinom
 from synthesis_rows import solved
 
 from cotkit.analysis.difficulty import (
@@ -46,6 +48,23 @@ def test_hard_is_a_solve_rate_up_to_the_limit(hard, share):
     first.verdict = first.verdict.model_copy(update={"correct": True})  # b: 1 of 4
     found = difficulty(solve_frame({"x": ["a", "b", "c"]}, rows, 4), 4, hard)
     assert found["hard"].iloc[0] == pytest.approx(share)
+
+
+def test_intervals_of_solve_rates_hold_the_truth():
+    """Problems differ in hardness, drafts of one problem go together. Wilson's interval holds a share 95
+    times in 100 on average; for some shares of a dozen problems 91 times."""
+    import pandas
+
+    k, sets, held = 4, 200, []
+    rng = np.random.default_rng(0)
+    for (a, b), problems in itertools.product([(3, 1), (1, 1), (0.4, 0.6), (1, 6)], [12, 60]):
+        right = rng.binomial(k, rng.beta(a, b, sets * problems))
+        frame = pandas.DataFrame({"set": np.repeat(np.arange(sets), problems), "right": right})
+        found = difficulty(frame.assign(problem=np.arange(len(right)).astype(str), rate=right / k), k)
+        at_most_1, none = betabinom.cdf(1, k, a, b), betabinom.pmf(0, k, a, b)
+        for name, value in {"solve_rate": a / (a + b), "hard": at_most_1, "never": none}.items():
+            held.append(((found[f"{name}_low"] <= value) & (value <= found[f"{name}_high"])).mean())
+    assert np.mean(held) > 0.935 and min(held) > 0.88, held
 
 
 def test_a_set_that_tells_two_solvers_apart():

@@ -15,10 +15,7 @@ from cotkit.report import execute_notebook
 from cotkit.runs import open_run
 
 KEY = "sk-notebook-0123456789abcdef"
-SMALL = {
-    "n_problems": 40, "n_families": 4, "n_held_out": 1, "n_unseen": 4, "dev": 8, "test": 8, "min_examples": 2,
-    "problems_per_cycle": [12],
-}  # fmt: skip
+SMALL = {"n_problems": 40, "dev": 8, "test": 8, "problems_per_cycle": [12]}
 
 
 def script(request):
@@ -57,6 +54,7 @@ def test_data_only_cycles_of_a_model_behind_an_api(serve, tmp_path, monkeypatch)
     assert [c["training"]["trained"] for c in report["cycles"]] == [False, False]
     assert report["kept"] > 0 and report["test"] is None
     assert any("data only" in str(f) for f in numbers["findings"])
+    assert "Which is better?" in paths.html.read_text(encoding="utf-8")
     assert len(list((tmp_path / "run").glob("cycle-*/export/*.jsonl"))) == 2
     for file in tmp_path.rglob("*"):
         if file.is_file():
@@ -86,7 +84,7 @@ def test_the_command_line_takes_a_yaml_file_with_cycles_and_iterations(serve, tm
     config.write_text(CONFIG.format(url=serve(script).base_url, prompts=prompts))
     command = ["run", "self_improvement", "-f", str(config), "--cycles", "1", "--iterations", "1", "-q"]
     run = tmp_path / "run"
-    command += ["-p", f"run_name={run}", "-p", "dev=6", "-p", "test=6", "-p", "few_shot=False"]
+    command += ["-p", f"run_name={run}", "-p", "dev=6", "-p", "test=6"]
     command += ["--output", str(tmp_path / "reports"), "--name", "mine"]
     assert cli.main(command) == 0
     report = json.loads((run / "report.json").read_bytes())
@@ -105,8 +103,8 @@ def test_a_real_closed_loop_with_tiny_steps(tmp_path):
     except WeightsError as error:
         pytest.skip(f"the weights of smollm2-135m cannot be had: {error}")
     parameters = {
-        **SMALL, "teacher": "", "cycles": 2, "methods": ["sft", "dpo_sft"], "max_steps": 2, "batch_size": 2,
-        "num_generations": 4, "max_tokens": 60, "min_examples": 1, "dev": 4, "test": 4,
+        **SMALL, "teacher": "", "cycles": 2, "methods": ["sft", "dpo_sft"], "epochs": 1.0,
+        "max_tokens": 60, "dev": 4, "test": 4,
         "run_name": str(tmp_path / "run"),
     }  # fmt: skip
     paths = execute_notebook("self_improvement", parameters, tmp_path / "reports", progress=False)

@@ -16,12 +16,13 @@ from cotkit.runs import open_run
 KEY = "sk-strategies-0123456789abcdef"
 STRATEGIES = ("few_shot", "self_instruct", "evol_instruct")
 EXTERNAL = re.compile(r"""\b(?:src|href)\s*=\s*["']?\s*(?:https?:)?//""", re.IGNORECASE)
-SYSTEM = {"You write problems": "few", "You come up with": "own", "You rewrite problems": "evo"}
+SYSTEM = {"You write problems": "few", "You rewrite problems": "evo"}
 
 
 def script():
     """Every fourth program crashes, every fourth worked answer is wrong; the judge accepts everything but
-    what mentions an 11; the solver knows the seeds and every other new problem.
+    what mentions an 11; the solver knows the seeds and every other new problem. Some questions hold half a
+    character (a lone surrogate), as a reply that was cut in the middle of an emoji does.
     """
     count = itertools.count()
 
@@ -43,7 +44,8 @@ def script():
         n, tag = next(count), next(tag for start, tag in SYSTEM.items() if request.system.startswith(start))
         letters = "".join(chr(ord("a") + int(digit)) for digit in f"{n:03}")
         words = " ".join(f"{tag}{letters}{end}" for end in ("ba", "do", "fi", "lu", "ne", "po", "ra", "su"))
-        return f"ID={n}; {words}: what is {n} plus one?"
+        half = "\ud83d" if n % 4 == 0 else ""
+        return f"ID={n}; {words}{half}: what is {n} plus one?"
 
     return reply
 

@@ -51,6 +51,13 @@ def test_k_critics_decide_by_the_rule(world, rule, accepted):
     assert sorted(one["scores"]["clarity"] for one in raw.values()) == [0.2, 0.8, 0.9]
 
 
+def test_a_critic_of_the_actors_own_model_is_named_in_the_report(world):
+    own = world.improve(actor=world.model("actor-10"), critics=[world.model("actor-10")])
+    assert any("own model" in note for note in own.report["notes"])
+    other = world.improve(critics=[world.model("judge-8")], run="other")
+    assert not any("own model" in note for note in other.report["notes"])
+
+
 def test_asking_again_is_done_once_and_a_failed_judge_gives_none(world, tmp_path):
     world.answer = lambda r: "no JSON at all" if "second" in str(r.messages) else script(r)
     judge = make_panel([world.model("judge-6")], None, "task", "median")

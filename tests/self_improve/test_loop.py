@@ -41,6 +41,12 @@ def test_a_better_challenger_is_promoted_and_a_poisoned_one_rolled_back(world):
     assert "rolled_back" in said and "Test, cycle 2" in said
 
 
+def test_pairs_are_there_to_be_labelled_whatever_is_trained(world):
+    result = world.improve(["actor-90"], problems_per_cycle=None)
+    sheet = (result.path / "cycle-00/export/label.csv").read_text()
+    assert sheet.startswith("number,problem,A,B,") and "PID=" in sheet
+
+
 def test_what_is_trained_on_is_the_bare_problem_of_the_train_set(world):
     shots = [{"problem": "What is 1 + 1?", "trace": "1 + 1 = 2. The answer is \\boxed{2}."}]
     result = world.improve(["actor-90", "actor-90"], few_shot_examples=shots, replay_fraction=0.5)
@@ -162,6 +168,55 @@ def test_a_critic_that_is_pleased_where_the_hold_out_critic_is_not_keeps_the_cha
     assert cycle["status"] == "rolled_back" and alarm_levels(cycle)["holdout_gap"] == "red"
 
 
+def test_without_training_the_hold_out_critic_watches_what_the_critics_pick(world):
+    """The improver learns to please judge-5; judge-6 sees the same plain answer as before."""
+
+    def answer(request):
+        if "response_format" in request.body:
+            pleased = "flawless" in str(request.messages) and request.body["model"] == "judge-5"
+            return verdict(9 if pleased else 5)
+        style = "flawless" if request.body["model"] == "pleaser" else "plain"
+        return f"This {style} reply concerns number {pid(request)} in full, try {request.body['seed'] % 97}."
+
+    world.answer = answer
+    options = {
+        "task": {"description": "Explain the sum.", "prompts": [p.problem for p in problems(60)]},
+        "critics": [world.model("judge-5")], "iterations": 1, "num_generations": 1,
+        "problems_per_cycle": None, "cycles": 1,
+    }  # fmt: skip
+    options["holdout_critic"] = world.model("judge-6")
+    pleasing = world.improve(**options, improver=world.model("pleaser")).cycles[0]
+    assert alarm_levels(pleasing)["holdout_gap"] == "red"
+    assert pleasing["hacking"]["holdout_critic_gap"] == pytest.approx(0.4)
+    honest = world.improve(**options, improver=world.model("plain"), run="honest").cycles[0]
+    assert "holdout_gap" not in alarm_levels(honest) and honest["hacking"]["holdout_critic_gap"] == 0
+
+
+SCHEMA = {
+    "schema_version", "run_id", "cycle", "status", "task_hash", "roles", "prompts", "counts", "scores",
+    "gain", "verifier", "heldout", "diversity", "hacking", "judge", "training", "cost", "decision", "alarms",
+    "files",
+}  # fmt: skip
+
+
+def test_every_cycle_reports_in_one_schema_however_it_ended(world):
+    critics = [world.model("judge-8"), world.model("judge-7")]
+    report = world.improve(["actor-90", "actor-0"], critics=critics, run="full").report
+    world.answer = lambda r: "" if r.body["model"].startswith("actor") else script(r)
+    empty = world.improve(["actor-90"], run="empty").cycles[0]
+    stopped = world.improve(["actor-90"], run="stopped", budget_calls=3).cycles[0]
+    assert [c["status"] for c in report["cycles"]] == ["ok", "rolled_back"]
+    for cycle in (*report["cycles"], empty, stopped):
+        assert set(cycle) >= SCHEMA
+    first = report["cycles"][0]
+    assert first["diversity"]["distinct_2"] > 0 and first["hacking"]["length_ratio"] > 0
+    assert first["judge"]["critics_sd"] == pytest.approx(0.05) and 0 <= first["judge"]["brier"] <= 1
+    assert set(first["prompts"].values()) == {"reasoning"} and first["files"]["sft.jsonl"]
+    frame = analysis.trust_frame(report["cycles"])
+    assert {"distinct_2", "length_ratio", "critics_sd"} <= set(frame.columns) and len(frame) == 2
+    assert report["seconds"] > sum(c["seconds"] for c in report["cycles"])  # base and test too
+
+
 def test_a_budget_stops_the_run_and_more_of_it_goes_on_without_paying_twice(world):
     whole = world.improve(["actor-70"], run="whole")
     calls = world.server.calls
@@ -238,7 +293,13 @@ BAD = [
     ({"cycles": 0}, ValueError, "cycles"),
     ({"method": "ppo"}, ValueError, "grpo"),
     ({"aggregate": "best"}, ValueError, "majority"),
-    ({"gate": "always"}, ValueError, "not_worse"),
+    ({"method": ["sft", "grpo"]}, ValueError, "as_trl_reward"),
+    ({"show": "loud"}, ValueError, "show"),
+    (
+        {"few_shot_examples": [{"problem": p.problem.upper(), "trace": "t"} for p in problems(40)]},
+        ValueError,
+        "few_shot_examples, item .* held out",
+    ),
     ({"trainer": object()}, TypeError, "train, serve"),
     ({"replay_fraction": 2}, ValueError, "replay_fraction"),
     ({"task": {"description": "x", "promts": ["a"]}}, ValueError, "promts"),

@@ -8,6 +8,7 @@ import pytest
 
 from cotkit.pipelines import load_self_improvement, self_improve
 
+pytestmark = pytest.mark.filterwarnings("ignore:evaluation_dimensions")
 ARTICLE = """
 model_config:
   actor: {provider: openai, model_name: gpt-4o-mini, api_key: "${MY_ACTOR_KEY}", temperature: 0.7}
@@ -43,7 +44,8 @@ def config(tmp_path, monkeypatch):
 
 
 def test_the_articles_shape_is_taken_as_it_is(config):
-    loaded = load_self_improvement(config(ARTICLE))
+    with pytest.warns(UserWarning, match="weights are not used"):
+        loaded = load_self_improvement(config(ARTICLE))
     options = loaded["options"]
     assert loaded["training"] == {
         "base_model": "smollm2-135m", "epochs": 1, "batch_size": 4, "learning_rate": 1e-5,
@@ -68,6 +70,21 @@ def test_it_runs_and_cycles_and_iterations_may_be_overridden(config, world):
     run = self_improve(**options, num_generations=1, min_examples=1, run=str(world.folder / "r"), show="none")
     assert len(run.cycles) == 1 and run.cycles[0]["counts"]["attempts"] == 3
     assert "key-of-the" not in (run.path / "report.json").read_text() + (run.path / "config.json").read_text()
+
+
+def test_dimensions_may_be_named_by_their_keys(config):
+    text = "model_config: {actor: {provider: vllm, model_name: m}}\nself_improvement_config:\n"
+    text += (
+        "  task_description: T\n  evaluation_dimensions: {clarity: {description: D, scoring_guide: {1: x}}}"
+    )
+    (found,) = load_self_improvement(config(text))["options"]["task"]["dimensions"]
+    assert (found["name"], found["guide"], found["anchors"]) == ("clarity", "D", {1: "x"})
+
+
+def test_ppo_in_the_file_is_refused_with_what_to_take_instead(config):
+    text = ARTICLE.replace("method: DPO", "method: ppo").replace("num_iter", "prompts: [a, b, c]\n  num_iter")
+    with pytest.raises(ValueError, match=r"no PPO any more.*grpo"):
+        self_improve(**load_self_improvement(config(text))["options"], dev=0, test=0)
 
 
 def test_without_prompts_the_description_is_the_prompt(config):
@@ -102,6 +119,7 @@ WRONG = [
     (ARTICLE.replace("scoring_guide: {1", "scoring_gide: {1"), "scoring_gide"),
     (ARTICLE.replace("model_name: deepseek-chat, ", ""), "critic.*model_name"),
     (ARTICLE.replace("MY_CRITIC_KEY", "NO_SUCH_KEY"), "NO_SUCH_KEY"),
+    (ARTICLE.replace("- name: helpfulness", "- nam: helpfulness"), "nam"),
     ("a: [", "not valid YAML"),
 ]
 

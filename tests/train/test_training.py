@@ -80,6 +80,22 @@ def test_grpo_takes_a_reward_that_may_be_undecided(base, tmp_path):
     assert len(seen) == 8 and set(seen) <= {(row["prompt"], row["reference"]) for row in rows}
 
 
+def test_grpo_is_rewarded_by_the_environments_verifier(base, tmp_path):
+    from cotkit import Environment, load_problems
+
+    asked = [{"id": p, "problem": p, "solution": answer(p)} for p in PROBLEMS]
+    verified, given = Environment(load_problems(asked)).as_trl_reward(), []
+
+    def reward(**columns):
+        given.extend(verified(**columns))
+        return given[-len(columns["completions"]) :]
+
+    rows = [{"prompt": p, "id": p} for p in PROBLEMS]
+    options = {"reward": reward, "batch_size": 4, "num_generations": 4, "max_completion_length": 6}
+    assert train("grpo", rows, base, tmp_path / "out", **{**QUICK, **options}).trained
+    assert given == [0.0] * 8  # a model that was never trained answers nothing: wrong, not undecided
+
+
 def test_without_lora_every_weight_is_trained_and_the_folder_is_a_model(base, tmp_path):
     result = train("sft", SFT, base, tmp_path / "out", lora=None, **QUICK)
     assert result.adapter is None and (result.model / "config.json").is_file()

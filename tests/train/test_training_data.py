@@ -90,6 +90,17 @@ def test_pairs_that_length_alone_tells_apart_are_warned_of():
     assert read_rows(PAIRS, "dpo").warnings == []
 
 
+def test_pairs_that_single_words_tell_apart_are_warned_of():
+    unsure = [
+        {**row, "chosen": [said("assistant", row["chosen"][0]["content"] + " " + ending)]}
+        for row, ending in zip(PAIRS, ["Surely so!", "So it is!"] * len(PAIRS), strict=False)
+    ]
+    for row in unsure:
+        row["rejected"] = [said("assistant", row["rejected"][0]["content"] + " Perhaps!!")]  # as long
+    (warning,) = read_rows(unsure, "dpo").warnings
+    assert "choice of words alone tells" in warning
+
+
 # What needs a tokenizer
 
 
