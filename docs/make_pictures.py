@@ -1,44 +1,59 @@
-"""The README's picture, from a real run: python docs/make_pictures.py reports/<run>/report.html
+"""The pictures of README and docs, from a run that is there: python docs/make_pictures.py [RUN]
 
-Needs Chromium on PATH. Writes docs/report.png: the top of the page.
+RUN, by default `demo`, names a run folder and its report (`make demo ARGS="--name demo -p run_name=demo"`).
+Needs Chromium. The report is opened from disk; the widgets are opened in JupyterLab as a person would.
 """
 
 from __future__ import annotations
 
+import io
 import pathlib
-import shutil
-import subprocess
 import sys
 import tempfile
 
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--hide-scrollbars",
-    "--force-device-scale-factor=1.25",
-    "--window-size=1280,1150",
-]
+from PIL import Image
+from playwright.sync_api import sync_playwright
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "tests" / "browser"))
+
+from lab import FLAGS, chromium, jupyterlab, open_and_run, write_notebook  # noqa: E402
+
+from cotkit.report.notebooks import project_root  # noqa: E402
+
+WIDGETS = {"traces": "widgets.TraceBrowser(run)", "thresholds": "widgets.ThresholdExplorer(run)"}
+SETUP = "import cotkit\nfrom cotkit import widgets\ncotkit.notebook_setup()\nrun = cotkit.open_run({run!r})"
 
 
-def main(page: str) -> None:
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if chromium is None:
-        sys.exit("Chromium is needed to take the picture")
-    target = pathlib.Path(__file__).with_name("report.png")
-    with tempfile.TemporaryDirectory() as profile:
-        command = [chromium, *FLAGS, f"--user-data-dir={profile}", f"--screenshot={target}"]
-        subprocess.run(
-            [*command, pathlib.Path(page).resolve().as_uri()], check=True, stderr=subprocess.DEVNULL
-        )
-    print(target)
+def keep(png: bytes, name: str) -> None:
+    """256 colours are enough, and a quarter of the bytes."""
+    target = HERE / f"{name}.png"
+    Image.open(io.BytesIO(png)).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(
+        target, optimize=True
+    )
+    print(f"{target} {target.stat().st_size // 1000} kB")
+
+
+def main(run: str = "demo") -> None:
+    with tempfile.TemporaryDirectory() as scratch, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
+        shown = browser.new_page(viewport={"width": 1280, "height": 1150})
+        shown.goto((project_root() / "reports" / run / "report.html").as_uri())
+        keep(shown.screenshot(), "report")
+        served = pathlib.Path(scratch, "served")
+        served.mkdir()
+        write_notebook(served / "pictures.ipynb", SETUP.format(run=run), *WIDGETS.values())
+        with jupyterlab(pathlib.Path(scratch), served, COTKIT_ROOT=str(project_root())) as address:
+            shown.set_viewport_size({"width": 1280, "height": 2400})
+            open_and_run(shown, address, "pictures.ipynb")
+            roots = shown.locator(".cotkit-widget")
+            roots.nth(len(WIDGETS) - 1).wait_for()
+            shown.locator(".jp-OutputArea-output").get_by_role("button", name="Next").click()
+            shown.get_by_text("problem 2 of").wait_for()
+            for number, name in enumerate(WIDGETS):
+                keep(roots.nth(number).screenshot(), name)
+        browser.close()
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        sys.exit(__doc__)
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import json
 import math
 import pathlib
 import re
 import unicodedata
+from collections.abc import Collection
 from typing import Any
 
 from cotkit.whole import whole_file
@@ -51,6 +53,12 @@ def slug(text: str, fallback: str = "untitled") -> str:
     """A short lower-case file name: "What refinement bought" -> "what-refinement-bought"."""
     ascii_text = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
     return re.sub(r"[^a-z0-9]+", "-", ascii_text).strip("-")[:60].strip("-") or fallback
+
+
+def unused(name: str, taken: Collection[str]) -> str:
+    """`name`, or where it is taken `name-2`, `name-3`, ..."""
+    numbered = (f"{name}-{number}" for number in itertools.count(2))
+    return next(candidate for candidate in itertools.chain([name], numbered) if candidate not in taken)
 
 
 def now() -> str:

@@ -77,7 +77,7 @@ def _body(notebook: Any) -> tuple[str, list[dict[str, Any]], list[dict[str, Any]
                     title = text
                     heading.decompose()
                     continue
-                heading["id"] = _unused(files.slug(text, "section"), contents)
+                heading["id"] = files.unused(files.slug(text, "section"), {entry["id"] for entry in contents})
                 contents.append({"id": heading["id"], "text": text, "level": int(heading.name[1])})
             cells.append({"kind": "text", "html": str(soup)})
         elif cell.cell_type == "code" and cell.source.strip():
@@ -93,15 +93,6 @@ def _body(notebook: Any) -> tuple[str, list[dict[str, Any]], list[dict[str, Any]
                 }
             )
     return title, cells, [entry for entry in contents if entry["level"] <= 3]
-
-
-def _unused(slug: str, contents: list[dict[str, Any]]) -> str:
-    taken = {entry["id"] for entry in contents}
-    return next(
-        name
-        for number in range(1, len(taken) + 2)
-        if (name := slug if number == 1 else f"{slug}-{number}") not in taken
-    )
 
 
 def markdown(source: str, attachments: Any = None) -> str:

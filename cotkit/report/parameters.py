@@ -12,18 +12,18 @@ are not finite, and keys. papermill by itself runs on after an unknown name and 
 from __future__ import annotations
 
 import ast
+import contextlib
 import difflib
 import io
-import math
 import re
 import tokenize
-import types
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import yaml
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from cotkit.keys import environment_secrets, is_secret_name, is_variable_name, looks_like_a_key
 
@@ -151,93 +151,56 @@ def fit(kind: Any, value: Any) -> Any:
     """`value` as the annotated type `kind`; TypeError that says why it does not fit.
 
     Text is read as a command line means it: "5" is an int, "1e-3" a float, "true" a bool, "none" is None,
-    a list or dict is JSON or YAML. Nothing is rounded or cut: 5.5 is no int, 1 no bool, 7 no str.
+    a list or dict is YAML; where that does not fit it is text. Nothing is rounded or cut: 5.5 is no int, 1 no
+    bool, 7 no str.
     """
-    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
-    if kind is Any:
-        return value
-    if origin in (typing.Union, types.UnionType):
-        return _fit_union(arguments, value)
-    if origin is typing.Literal:
-        for option in arguments:
-            if (type(option) is type(value) and option == value) or str(option) == value:
-                return option
-        raise TypeError(f"is none of {', '.join(map(repr, arguments))}")
-    if kind in (None, types.NoneType):
-        if value is None or (isinstance(value, str) and value.lower() in ("none", "null")):
-            return None
-        raise TypeError("is not None")
+    adapter = TypeAdapter(kind, config=ConfigDict(strict=True, allow_inf_nan=False))
+    faults: list[Any] = []
+    for meaning in [_read(value), value] if isinstance(value, str) else [value]:
+        try:
+            return adapter.validate_python(list(meaning) if isinstance(meaning, tuple) else meaning)
+        except ValidationError as error:
+            faults = faults or error.errors()
     if value is None:
         raise TypeError("is allowed only where the annotation says `| None`")
-    container = origin or kind
-    if container in (list, dict):
-        return _fit_container(container, arguments, value)
-    return _SCALARS[container](value)
+    words = [_FAULTS.get(fault["type"], fault["msg"]).format(**fault.get("ctx", {})) for fault in faults]
+    raise TypeError(f"is {', '.join(dict.fromkeys(words))}")
 
 
-def _fit_union(options: tuple[Any, ...], value: Any) -> Any:
-    # str last: it takes any text, "none" and "5" among it
-    for option in sorted(options, key=lambda option: option is str):
-        try:
-            return fit(option, value)
-        except TypeError:
-            continue
-    names = " or ".join(getattr(option, "__name__", str(option)) for option in options)
-    raise TypeError(f"is not {names.replace('NoneType', 'None')}")
+_FAULTS = {  # pydantic's, in words
+    "int_type": "not a whole number",
+    "float_type": "not a number",
+    "finite_number": "not a finite number",
+    "bool_type": "not true or false",
+    "string_type": "not text (put it in quotes)",
+    "list_type": "not a list, such as '[a, b]'",
+    "dict_type": "not a dict, such as '{{a: 1, b: 2}}'",
+    "literal_error": "none of {expected}",
+    "none_required": "not None",
+}
 
 
-def _fit_container(container: type, arguments: tuple[Any, ...], value: Any) -> Any:
-    if isinstance(value, str):
-        try:
-            value = yaml.safe_load(value)
-        except yaml.YAMLError:
-            raise TypeError(f"is not a {container.__name__} written as JSON or YAML") from None
-    if container is list:
-        if not isinstance(value, (list, tuple)):
-            raise TypeError("is not a list, such as '[a, b]'")
-        return [fit(arguments[0] if arguments else Any, item) for item in value]
-    if not isinstance(value, dict):
-        raise TypeError("is not a dict, such as '{a: 1, b: 2}'")
-    key_kind, value_kind = arguments or (Any, Any)
-    return {fit(key_kind, key): fit(value_kind, item) for key, item in value.items()}
+class _Yaml(yaml.SafeLoader):
+    """YAML 1.1 takes 1e-3 for text."""
 
 
-def _fit_int(value: Any) -> int:
-    if isinstance(value, str) and re.fullmatch(r"\s*[+-]?\d+\s*", value):
-        return int(value)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    raise TypeError("is not a whole number")
+_Yaml.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
+)
 
 
-def _fit_float(value: Any) -> float:
-    if isinstance(value, str):
-        try:
-            value = float(value)
-        except ValueError:
-            raise TypeError("is not a number") from None
-    if not isinstance(value, (int, float)) or isinstance(value, bool):
-        raise TypeError("is not a number")
-    if not math.isfinite(value):
-        raise TypeError("is not a finite number")
-    return float(value)
+def _read(text: str) -> Any:
+    """What a command line's text means."""
+    if text.strip().lower() in _WORDS:
+        return _WORDS[text.strip().lower()]
+    for number in (int, float):
+        with contextlib.suppress(ValueError):
+            return number(text)
+    with contextlib.suppress(yaml.YAMLError):
+        found = yaml.load(text, _Yaml)
+        return found if isinstance(found, (list, dict)) else text
+    return text
 
-
-def _fit_bool(value: Any) -> bool:
-    if isinstance(value, str):
-        value = _WORDS.get(value.lower())
-    if not isinstance(value, bool):
-        raise TypeError("is not true or false")
-    return value
-
-
-def _fit_str(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError("is not text (put it in quotes)")
-    return value
-
-
-_SCALARS = {int: _fit_int, float: _fit_float, bool: _fit_bool, str: _fit_str}
 
 # Parameters are saved in the executed notebook and in the report, so no key may be one.
 _KEY_REFUSED = (  # the value is not repeated

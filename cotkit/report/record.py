@@ -156,7 +156,10 @@ class Report:
         """Show a DataFrame (or Series, or list of dicts); at most `max_rows` rows, the rest is counted."""
         import pandas
 
-        frame = frame.to_frame() if isinstance(frame, pandas.Series) else pandas.DataFrame(frame)
+        try:
+            frame = frame.to_frame() if isinstance(frame, pandas.Series) else pandas.DataFrame(frame)
+        except UnicodeEncodeError:  # pandas' own strings hold no lone surrogate
+            frame = pandas.DataFrame(frame, dtype=object)
         entry = {"caption": caption, "rows": len(frame), "columns": [str(c) for c in frame.columns]}
         self._put("tables", entry, "caption")
         show(views.table(frame, caption, max_rows), f"{caption}\n{frame.head(max_rows).to_string()}")
@@ -168,11 +171,9 @@ class Report:
         figure = getattr(figure, "figure", None) or figure
         png = _png(figure)
         plt.close(figure)
-        taken = {other["file"] for other in self.record["figures"] if other["caption"] != caption}
-        name = f"figures/{files.slug(caption)}.png"
-        for number in range(2, len(taken) + 2):  # captions that begin alike
-            if name in taken:
-                name = f"figures/{files.slug(caption)}-{number}.png"
+        others = [other["file"] for other in self.record["figures"] if other["caption"] != caption]
+        taken = {pathlib.PurePath(other).stem for other in others}
+        name = f"figures/{files.unused(files.slug(caption), taken)}.png"
         files.write_bytes(self.folder / name, png)
         self._put("figures", {"caption": caption, "file": name}, "caption")
         show(views.figure(png, caption, FIGURE_SCALE), f"[figure: {caption}]")

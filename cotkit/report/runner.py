@@ -23,6 +23,7 @@ from cotkit.report import files, notebooks, parameters
 from cotkit.report.index import previous_run, write_index
 from cotkit.report.kernel import Execution
 from cotkit.report.record import read_record
+from cotkit.report.views import escape
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,9 @@ class ReportPaths:
     @classmethod
     def of(cls, folder: pathlib.Path) -> ReportPaths:
         return cls(folder / "report.html", folder / "notebook.ipynb", folder / "report.json")
+
+    def _repr_html_(self) -> str:
+        return "<br>".join(f"{name}: <code>{escape(path)}</code>" for name, path in vars(self).items())
 
     @property
     def folder(self) -> pathlib.Path:

@@ -24,6 +24,7 @@ def _bundle(html: str, text: str) -> dict[str, str]:
 
 
 def show(html: str, text: str, metadata: dict[str, Any] | None = None) -> None:
+    text = text.encode("utf-8", "replace").decode()  # a lone surrogate can neither be printed nor sent
     if _shell() is None:
         print(text)
         return

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import functools
-import html
 import importlib.resources
 import math
 import re
@@ -17,12 +16,10 @@ import struct
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from cotkit.shown import escaped as escape
+
 VERBATIM = "mathjax_ignore tex2jax_ignore"  # "$5 and $6" in JupyterLab is no mathematics
 _CHECKS = {True: ("good", "✓", "holds"), False: ("bad", "✗", "fails"), None: ("unsure", "?", "undecided")}
-
-
-def escape(value: Any) -> str:
-    return html.escape(str(value), quote=True)
 
 
 @functools.cache
@@ -227,7 +224,8 @@ def table(frame: Any, caption: str = "", max_rows: int = 100) -> str:
         for row in shown.itertuples(index=False, name=None)
     )
     left_out = len(frame) - len(shown)
-    note = f'<p class="ck-note">{left_out:,} more rows are not shown.</p>' if left_out else ""
+    words = f"{left_out:,} more rows are not shown." if left_out else "" if len(frame) else "There is none."
+    note = f'<p class="ck-note">{words}</p>' if words else ""
     title = f"<caption>{escape(caption)}</caption>" if caption else ""
     look = "ck-table ck-wide" if len(shown.columns) > 8 else "ck-table"
     return (

@@ -1,18 +1,19 @@
 """What every widget is: a view that lives in Jupyter, and the same as plain HTML anywhere else.
 
-A subclass keeps its state in plain attributes that a test can reach without a browser, builds ipywidgets in
-`build()`, and says in `static()` what a saved notebook or a report shows. A headless run (COTKIT_REPORT) gets
-the HTML alone.
+A subclass keeps its state in plain attributes that a test can reach without a browser, makes its controls in
+`build()`, puts the state into them in `draw()`, and says in `static()` what a saved notebook or a report
+shows. A headless run (COTKIT_REPORT) gets the HTML alone.
 """
 
 from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Callable
 from typing import Any
 
-from cotkit.analysis import escaped as text
+from cotkit.shown import escaped as text
 
 STYLE = """<style>
 .cotkit-widget,.cotkit-widget .widget-html-content{font-size:var(--jp-ui-font-size1,14px);line-height:1.45}
@@ -23,6 +24,7 @@ STYLE = """<style>
 .ck-facts{display:flex;flex-wrap:wrap;gap:4px 24px;margin:4px 0}
 .ck-facts b{font-variant-numeric:tabular-nums}
 .ck-quiet{opacity:.75}
+.ck-words{white-space:pre-wrap;overflow-wrap:anywhere;max-width:60em;margin:6px 0}
 .cotkit-widget ins,.ck-static ins{background:rgba(0,158,115,.22);text-decoration:underline}
 .cotkit-widget del,.ck-static del{background:rgba(213,94,0,.2)}
 table.ck{border-collapse:collapse;margin:8px 0}
@@ -31,6 +33,14 @@ table.ck td,table.ck th{padding:2px 12px 2px 0;text-align:left;
 .ck-share{display:inline-block;position:relative;width:8em;height:1em;vertical-align:-.1em;background:rgba(128,128,128,.2)}
 .ck-share i{position:absolute;top:.35em;height:.3em;background:currentColor;opacity:.5}
 .ck-share b{position:absolute;top:0;height:1em;width:3px;margin-left:-1px;background:currentColor}
+.ck-done{display:flex;height:10px;max-width:720px;border-radius:5px;overflow:hidden;
+  background:rgba(128,128,128,.3);margin:4px 0}
+.ck-map{max-width:100%;height:auto;border:1px solid rgba(128,128,128,.4)}
+.ck-map g:focus{outline:none}.ck-map .ck-ring{fill:none;stroke:currentColor;stroke-width:1.5}
+.ck-map g:focus .ck-ring{stroke-width:4}
+.ck-map text{display:none;fill:currentColor;font-size:13px}
+.ck-map g:hover text,.ck-map g:focus text{display:block}
+.ck-columns{display:flex;flex-wrap:wrap;gap:8px 24px}.ck-columns>div{flex:1 1 14em;min-width:0}
 </style>"""
 
 
@@ -44,16 +54,31 @@ class Widget:
     def view(self) -> Any:
         """The ipywidgets view, made when first asked for."""
         if self._view is None:
-            self._view = self.build()
+            import ipywidgets
+
+            self._view = ipywidgets.VBox([ipywidgets.HTML(STYLE), *self.build()])
             self._view.add_class("cotkit-widget")
+            self.redraw()
         return self._view
 
-    def build(self) -> Any:
+    def build(self) -> list[Any]:
+        """The controls, from top to bottom."""
+        raise NotImplementedError
+
+    def draw(self) -> None:
+        """Puts the present state into the controls."""
         raise NotImplementedError
 
     def static(self) -> str:
         """HTML of the present state."""
         raise NotImplementedError
+
+    def redraw(self) -> None:
+        """After a change of the state; does nothing where no view was asked for."""
+        if self._view is not None:
+            self._drawing = True
+            self.draw()
+            self._drawing = False
 
     def heed(self, control: Any, action: Callable[[Any], None]) -> None:
         """Calls `action` with what a person sets `control` to."""
@@ -74,6 +99,26 @@ class Widget:
             reference = {"version_major": 2, "version_minor": 0, "model_id": self.view.model_id}
             bundle["application/vnd.jupyter.widget-view+json"] = reference
         return bundle
+
+
+# Pandoc's rule tells "$x$" from "$5 and $6": no space inside the dollars, no digit behind the last one.
+_FORMULA = re.compile(
+    r"\$\$.+?\$\$|\$(?![\s$])(?:\\.|[^$\\\n])+?(?<!\s)\$(?!\d)|\\\(.+?\\\)|\\\[.+?\\\]", re.DOTALL
+)
+PLAIN = "mathjax_ignore tex2jax_ignore"
+
+
+def mathematics(words: str) -> str:
+    """HTML of a text in which formulas are typeset and prices are not."""
+    parts, end = [], 0
+    for formula in _FORMULA.finditer(words):
+        parts += [_plain(words[end : formula.start()]), text(formula[0])]
+        end = formula.end()
+    return "".join([*parts, _plain(words[end:])])
+
+
+def _plain(words: str) -> str:
+    return f"<span class='{PLAIN}'>{text(words)}</span>" if words else ""
 
 
 def facts(pairs: dict[str, Any]) -> str:

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
+from cotkit.analysis import Rate
 from cotkit.pipelines import RunJob, status_line
-from cotkit.widgets.base import STYLE, Widget, button, facts, text
+from cotkit.widgets.base import Widget, button, facts, text
 
 REFRESH_S = 0.5
 MOMENTS = 600  # of the history; older ones are thinned out
@@ -31,37 +33,31 @@ class History:
         self._seen += 1
         if self._seen % self._every:
             return
-        models = now.get("models", [])
-        self.moments.append(
-            {
-                "seconds": now["seconds"],
-                "done": now["done"],
-                "kept": now["kept"],
-                "in_flight": sum(model["in_flight"] for model in models),
-                "limit": sum(model["limit"] for model in models),
-                "rate_limited": sum(model["rate_limited"] for model in models),
-            }
-        )
+        queues = {
+            name: sum(model[name] for model in now["models"])
+            for name in ("in_flight", "limit", "rate_limited")
+        }
+        self.moments.append({name: now[name] for name in ("seconds", "done", "kept")} | queues)
         if len(self.moments) > MOMENTS:
             self.moments, self._every = self.moments[::2], 2 * self._every
 
 
 class RunMonitor(Widget):
-    """Watches a `RunJob`: done of total, rate, time left, tokens, cost against budget, acceptance, errors,
-    concurrency and 429s over time. `stop()` finishes what is in flight, `cancel()` drops it.
+    """Watches a `RunJob`: done of total, rate, time left, calls, tokens and cost against budget, acceptance,
+    verdicts, errors, concurrency and 429s over time. `stop()` ends what is in flight, `cancel()` drops it.
+
+    start: gives the job again, so that `resume()` can go on with what was stopped; `job` is the newest one.
     """
 
-    def __init__(self, job: RunJob):
-        self.job, self.history = job, History()
+    def __init__(self, job: RunJob, start: Callable[[], RunJob] | None = None):
+        self.job, self._start, self.history = job, start, History()
         self.now = job.progress
-        self._thread: threading.Thread | None = None
 
     def refresh(self) -> None:
         """Looks at the job once."""
         self.now = self.job.progress
         self.history.add(self.now)
-        if hasattr(self, "_html"):
-            self._draw()
+        self.redraw()
 
     def settle(self) -> None:
         self.job.wait()
@@ -78,6 +74,14 @@ class RunMonitor(Widget):
         self.job.wait(10)
         self.refresh()
 
+    def resume(self) -> None:
+        """Goes on with a run that has ended early. Raises ValueError when there is nothing to go on with."""
+        if self._start is None or self.state != "stopped":
+            raise ValueError("only a stopped run goes on, and only with start=, which gives its job again")
+        self.job, self.history = self._start(), History()
+        self.refresh()
+        self._watch_on()
+
     @property
     def state(self) -> str:
         if not self.job.done():
@@ -86,81 +90,71 @@ class RunMonitor(Widget):
 
     def numbers(self) -> dict[str, str | None]:
         """What is shown, by name; None is left out."""
-        now, ledger = self.now, self.now["ledger"]
+        now, ledger, models, limits = self.now, self.now["ledger"], self.now["models"], self.now["budgets"]
         tokens = (ledger.get("prompt_tokens") or 0) + (ledger.get("completion_tokens") or 0)
-        models = now["models"]
-        decided = now["done"] or 1
-        shown = {
+        cost, decided = ledger.get("cost_usd"), sum(now["verdicts"].values())
+        return {
             "done": f"{now['done']:,} of {now['total']:,}",
-            "kept": f"{now['kept']:,} ({100 * now['kept'] / decided:.0f} % of done)",
+            "kept": str(Rate.of(now["kept"], now["done"])),
+            "right": f"{now['verdicts'].get(True, 0):,} of {decided:,} final traces" if decided else None,
+            "undecided": now["verdicts"].get(None),
             "rate": f"{now['rows_per_minute']:.3g} rows/min" if now["rows_per_minute"] else "none yet",
             "left": None if self.job.done() else _left(now),
-            "in flight": f"{sum(m['in_flight'] for m in models)} of {sum(m['limit'] for m in models)}",
-            "calls": f"{ledger.get('calls', 0):,}",
-            "tokens": f"{tokens:,}",
-            "cost": "unknown" if ledger.get("cost_usd") is None else f"${ledger['cost_usd']:.4g}",
+            "in flight": _of(sum(m["in_flight"] for m in models), sum(m["limit"] for m in models)),
+            "calls": _of(ledger.get("calls", 0), limits.get("budget_calls")),
+            "tokens": _of(tokens, limits.get("budget_tokens")),
+            "cost": "unknown" if cost is None else "$" + _of(cost, limits.get("budget_usd")),
+            "429s": sum(m["rate_limited"] for m in models) or None,
         }
-        budget = {k: v for k, v in now.get("budgets", {}).items() if v is not None}
-        if budget:
-            shown["budget"] = ", ".join(
-                f"{name.removeprefix('budget_')} {value:g}" for name, value in budget.items()
-            )
-        if limited := sum(m["rate_limited"] for m in models):
-            shown["429s"] = f"{limited:,}"
-        return shown
 
     def static(self) -> str:
-        drops = "".join(
-            f"<tr><td>{text(reason)}</td><td>{count:,}</td></tr>"
-            for reason, count in sorted(self.now["drops"].items(), key=lambda item: -item[1])
-        )
-        failed = self.now["ledger"].get("failed", {})
-        failures = ", ".join(f"{count} {kind}" for kind, count in failed.items())
-        parts = [
-            f"<b>{text(self.now['name'])}</b>: {self.state}"
-            + (f" ({text(self.now['stopping'])})" if self.now["stopping"] else ""),
-            _bar(self.now),
-            facts(self.numbers()),
-            f'<table class="ck"><tr><th>dropped because</th><th>problems</th></tr>{drops}</table>'
-            if drops
-            else "",
-            f'<div class="ck-quiet">failed requests: {text(failures)}</div>' if failures else "",
-            f'<div class="ck-quiet">last error: {text(self.now["last_error"])}</div>'
-            if self.now["last_error"]
-            else "",
-        ]
-        return "".join(f"<div>{part}</div>" for part in parts if part)
+        now, failed = self.now, self.now["ledger"].get("failed", {})
+        drops = sorted(now["drops"].items(), key=lambda drop: -drop[1])
+        words = {
+            "dropped because": ", ".join(f"{count:,} {reason}" for reason, count in drops),
+            "failed requests": ", ".join(f"{count:,} {kind}" for kind, count in failed.items()),
+            "last error": now["last_error"],
+        }
+        why = f" ({text(now['stopping'])})" if now["stopping"] else ""
+        said = "".join(f"<div>{name}: {text(what)}</div>" for name, what in words.items() if what)
+        name = f"<div><b>{text(now['name'])}</b>: {self.state}{why}</div>"
+        return f"{name}{_bar(now)}{facts(self.numbers())}{said}"
 
-    def build(self) -> Any:
+    def build(self) -> list[Any]:
         import ipywidgets
 
-        self._html = ipywidgets.HTML()
-        self._figure = ipywidgets.HTML()
+        self._html, self._figure = ipywidgets.HTML(), ipywidgets.HTML()
         self._stop = button(
-            "Stop", self.stop, tooltip="Finish what is in flight and stop; the run can go on later"
+            "Stop", self.stop, tooltip="Finish what is in flight and stop; it can go on later"
         )
         self._cancel = button("Cancel", self.cancel, tooltip="Stop at once and drop what is in flight")
-        view = ipywidgets.VBox([self._html, ipywidgets.HBox([self._stop, self._cancel]), self._figure])
-        self._draw()
-        self._thread = threading.Thread(target=self._watch, daemon=True, name="cotkit-monitor")
-        self._thread.start()
-        return view
+        self._resume = button("Resume", self.resume, tooltip="Go on where the run stopped")
+        self._resume.layout.display = None if self._start else "none"
+        self._watch_on()
+        return [self._html, ipywidgets.HBox([self._stop, self._cancel, self._resume]), self._figure]
 
-    def _watch(self) -> None:
+    def _watch_on(self) -> None:
+        self._thread = threading.Thread(
+            target=self._watch, args=(self.job,), daemon=True, name="cotkit-monitor"
+        )
+        self._thread.start()
+
+    def _watch(self, job: RunJob) -> None:
         drawn = 0.0
-        while not self.job.done():
+        while not job.done():
             self.refresh()
             if time.monotonic() - drawn > 5:
                 self._plot()
                 drawn = time.monotonic()
-            self.job.wait(REFRESH_S)
+            job.wait(REFRESH_S)
         self.refresh()
         self._plot()
 
-    def _draw(self) -> None:
-        self._html.value = f"{STYLE}{self.static()}"
+    def draw(self) -> None:
+        self._html.value = self.static()
         ended = self.job.done()
         self._stop.disabled, self._cancel.disabled = ended or bool(self.now["stopping"]), ended
+        self._resume.disabled = self.state != "stopped"
 
     def _plot(self) -> None:
         from cotkit.analysis import figures
@@ -173,6 +167,12 @@ class RunMonitor(Widget):
         return f"RunMonitor({self.state}: {status_line(self.now)})"
 
 
+def _of(spent: float, limit: float | None) -> str:
+    """`1,200`, or against a limit `1,200 of 5,000`."""
+    both = [spent] if limit is None else [spent, limit]
+    return " of ".join(f"{value:,.4g}" if isinstance(value, float) else f"{value:,}" for value in both)
+
+
 def _left(now: dict[str, Any]) -> str:
     if now["done"] >= now["total"]:
         return "nothing"
@@ -182,13 +182,12 @@ def _left(now: dict[str, Any]) -> str:
 
 
 def _bar(now: dict[str, Any]) -> str:
+    """Kept and dropped of the total; the numbers stand below it."""
     total = max(now["total"], 1)
     kept, dropped = 100 * now["kept"] / total, 100 * sum(now["drops"].values()) / total
     return (
-        f"<div role='progressbar' aria-label='problems done' aria-valuemin='0' "
-        f"aria-valuemax='{now['total']}' aria-valuenow='{now['done']}' "
-        "style='display:flex;height:10px;max-width:720px;border-radius:5px;"
-        "overflow:hidden;background:rgba(128,128,128,.3);margin:4px 0'>"
-        f"<div style='width:{kept:.2f}%;background:#009E73'></div>"
-        f"<div style='width:{dropped:.2f}%;background:#E69F00'></div></div>"
+        f"<div class='ck-done' role='progressbar' aria-label='problems done' aria-valuemin='0' "
+        f"aria-valuemax='{now['total']}' aria-valuenow='{now['done']}'>"
+        f"<i style='width:{kept:.2f}%;background:#009E73'></i>"
+        f"<i style='width:{dropped:.2f}%;background:#E69F00'></i></div>"
     )

@@ -4,7 +4,8 @@
     PairInspector([{"prompt": ..., "chosen": ..., "rejected": ...}, ...])
 
 Sides are shuffled from the seed and nothing on the screen says which one the judge or the program preferred.
-Sayings are written beside the run (or to `path`) at once; `agreement()` gives the share with its interval.
+Sayings are written beside the run (or to `path`) at once; `agreement()` gives the share with its interval,
+and the screen shows it when all pairs are labelled.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any
 
 from cotkit.analysis import Rate
 from cotkit.runs import Journal, Run, pair_view, read_lines
-from cotkit.widgets.base import STYLE, Widget, button, text
+from cotkit.widgets.base import Widget, button, mathematics, text
 
 SIDES = ("A", "B", "tie")
 
@@ -56,9 +57,10 @@ class PairInspector(Widget):
         self.pairs = chosen[:limit]
         if not self.pairs:
             raise ValueError("there is no pair to look at")
+        self._keys = [_key(pair) for pair in self.pairs]
         self._swapped = [shuffle.random() < 0.5 for _ in self.pairs]
         self.said = {r["pair"]: r for r, _ in read_lines(self.path)}
-        self.place = next((i for i, p in enumerate(self.pairs) if _key(p) not in self.said), 0)
+        self.place = next((place for place, key in enumerate(self._keys) if key not in self.said), 0)
 
     @property
     def sides(self) -> tuple[str, str]:
@@ -73,7 +75,7 @@ class PairInspector(Widget):
             raise ValueError(f"say A, B or tie; got {side!r}")
         agrees = None if side == "tie" else (side == "A") != self._swapped[self.place]
         at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        key = _key(self.pairs[self.place])
+        key = self._keys[self.place]
         record = {"pair": key, "side": side, "agrees": agrees, "note": note, "at": at}
         self.path.parent.mkdir(parents=True, exist_ok=True)
         journal = Journal(self.path, lambda record: None)
@@ -86,30 +88,30 @@ class PairInspector(Widget):
 
     def step(self, by: int) -> None:
         self.place = min(max(self.place + by, 0), len(self.pairs) - 1)
-        self._draw()
+        self.redraw()
 
     def agreement(self) -> Rate:
         """How often the person chose what was chosen, ties left out; Wilson interval."""
-        here = {_key(pair) for pair in self.pairs}
-        decided = [r["agrees"] for key, r in self.said.items() if key in here and r["agrees"] is not None]
-        return Rate.of_flags(decided)
+        return Rate.of_flags(self.said[key]["agrees"] for key in self._keys if key in self.said)
 
     def progress(self) -> str:
-        done = sum(_key(pair) in self.said for pair in self.pairs)
-        agreed = f"; you agree with the data in {self.agreement()}" if done else ""
-        return f"pair {self.place + 1} of {len(self.pairs)}, {done} labelled{agreed}"
+        done = sum(key in self.said for key in self._keys)
+        words = f"pair {self.place + 1} of {len(self.pairs)}, {done} labelled"
+        if done < len(self.pairs):  # said earlier, it would unblind
+            return words
+        return f"{words}; you agree with the data in {self.agreement().in_words('pairs')}"
 
     def static(self) -> str:
         left, right = self.sides
         cell = "<td style='white-space:pre-wrap;width:50%;vertical-align:top;padding:6px'>{}</td>"
         return (
-            f"<div class='ck-quiet'>{text(self.progress())}</div>"
-            f"<div style='white-space:pre-wrap;margin:6px 0'>{text(self.pairs[self.place]['prompt'])}</div>"
+            f"<div class='ck-quiet' aria-live='polite'>{text(self.progress())}</div>"
+            f"<div class='ck-words'>{mathematics(self.pairs[self.place]['prompt'])}</div>"
             f"<table class='ck' style='width:100%'><tr><th>A</th><th>B</th></tr>"
-            f"<tr>{cell.format(text(left))}{cell.format(text(right))}</tr></table>"
+            f"<tr>{cell.format(mathematics(left))}{cell.format(mathematics(right))}</tr></table>"
         )
 
-    def build(self) -> Any:
+    def build(self) -> list[Any]:
         import ipywidgets as w
 
         self._shown = w.HTMLMath()
@@ -127,13 +129,10 @@ class PairInspector(Widget):
             button("◀ Previous", lambda: self.step(-1), tooltip="The pair before this one"),
             button("Next ▶", lambda: self.step(1), tooltip="The pair after this one"),
         ]
-        view = w.VBox([self._shown, w.HBox([*map(sayer, SIDES), self._note]), w.HBox(steps)])
-        self._draw()
-        return view
+        return [self._shown, w.HBox([*map(sayer, SIDES), self._note]), w.HBox(steps)]
 
-    def _draw(self) -> None:
-        if hasattr(self, "_shown"):
-            self._shown.value = f"{STYLE}{self.static()}"
+    def draw(self) -> None:
+        self._shown.value = self.static()
 
     def __repr__(self) -> str:
         return f"PairInspector({self.progress()})"

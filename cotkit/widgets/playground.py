@@ -8,6 +8,7 @@ answer comes with its verdict, tokens, cost and time. `ModelPicker` is the part 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ from cotkit.chat import ChatModel, ModelError
 from cotkit.problems import Problem
 from cotkit.records import Completion, Verdict
 from cotkit.verify import check_answer, extract_answer, reference_answer
-from cotkit.widgets.base import STYLE, Widget, button, facts, text
+from cotkit.widgets.base import Widget, button, facts, mathematics, text
 
 VALUES = ("problem", "few_shot", "trace", "feedback", "answer")
 
@@ -39,19 +40,20 @@ class ModelPicker(Widget):
         if name not in self.models:
             raise ValueError(f"there is no model {name!r}; there are: {', '.join(self.models)}")
         self.name = name
-        if self._view is not None:
-            self._choice.value, self._shown.value = name, self.static()
+        self.redraw()
 
     def static(self) -> str:
         return f"<div><b>{text(self.name)}</b></div>{self.model._repr_html_()}"
 
-    def build(self) -> Any:
+    def build(self) -> list[Any]:
         import ipywidgets as w
 
-        self._choice = w.Dropdown(options=list(self.models), value=self.name, description="model")
-        self._shown = w.HTML(self.static())
-        self._choice.observe(lambda change: self.pick(change["new"]), "value")
-        return w.VBox([self._choice, self._shown])
+        self._choice, self._shown = w.Dropdown(options=list(self.models), description="model"), w.HTML()
+        self.heed(self._choice, self.pick)
+        return [self._choice, self._shown]
+
+    def draw(self) -> None:
+        self._choice.value, self._shown.value = self.name, self.static()
 
     def __repr__(self) -> str:
         return f"ModelPicker({self.name!r} of {', '.join(self.models)})"
@@ -106,14 +108,13 @@ class PromptPlayground(Widget):
             if gold and found:
                 p = self.problem
                 self.verdict = check_answer(found, gold, p.answer_type, p.tolerance)
-        self._draw()
+        self.redraw()
         return self.answer
 
     def static(self) -> str:
         try:
             sent = "".join(
-                f"<div><b>{m['role']}</b></div><div style='white-space:pre-wrap;margin:0 0 6px'>"
-                f"{text(m['content'])}</div>"
+                f"<b>{m['role']}</b><div class='ck-words'>{mathematics(m['content'])}</div>"
                 for m in self.messages()
             )
         except ValueError as error:
@@ -126,46 +127,38 @@ class PromptPlayground(Widget):
         if self.answer is None:
             return ""
         usage = self.answer.usage
-        words = {True: "✓ right", False: "✗ wrong", None: "? undecided"}
         took = {
-            "verdict": words[self.verdict.correct] if self.verdict else "no reference or no answer found",
+            "verdict": self.verdict.in_words if self.verdict else "no reference or no answer found",
             "prompt tokens": usage.prompt_tokens,
             "completion tokens": usage.completion_tokens,
             "cost": "unknown" if usage.cost_usd is None else f"${usage.cost_usd:.4g}",
             "seconds": f"{self.answer.latency_s:.1f}",
             "cut off": "yes" if self.answer.truncated else None,
         }
-        return f"<div style='white-space:pre-wrap;margin:6px 0'>{text(self.answer.trace)}</div>{facts(took)}"
+        return f"<div class='ck-words'>{mathematics(self.answer.trace)}</div>{facts(took)}"
 
-    def build(self) -> Any:
+    def build(self) -> list[Any]:
         import ipywidgets as w
 
         names = [(f"{p.id}: {p.problem[:60]}", place) for place, p in enumerate(self.problems[:500])]
-        problem = w.Dropdown(options=names, description="problem", layout={"width": "auto"})
-        prompt = w.Textarea(value=self.prompt, description="prompt", rows=8, layout={"width": "95%"})
-        temperature = w.BoundedFloatText(
-            self.temperature,
-            min=0,
-            max=2,
-            step=0.1,
-            description="temperature",
-            style={"description_width": "initial"},
-        )
-        tokens = w.IntText(self.max_tokens, description="max tokens")
-        for control, name in (
-            (problem, "place"),
-            (prompt, "prompt"),
-            (temperature, "temperature"),
-            (tokens, "max_tokens"),
-        ):
-            control.observe(lambda change, name=name: self._set(name, change["new"]), "value")
+        whole = {"description_width": "initial"}
+        self._asked = {
+            "place": w.Dropdown(options=names, description="problem", layout={"width": "auto"}),
+            "prompt": w.Textarea(description="prompt", rows=8, layout={"width": "95%"}),
+            "temperature": w.BoundedFloatText(min=0, max=2, step=0.1, description="temperature", style=whole),
+            "max_tokens": w.BoundedIntText(min=1, max=1_000_000, description="max tokens"),
+        }
+        for name, control in self._asked.items():
+            self.heed(control, functools.partial(self._set, name))
         self._shown = w.HTMLMath()
         self._try = button("Try it", self._try_it, tooltip="Ask the chosen model once", style="primary")
-        view = w.VBox(
-            [self.picker.view, problem, prompt, w.HBox([temperature, tokens, self._try]), self._shown]
-        )
-        self._draw()
-        return view
+        problem, prompt, *numbers = self._asked.values()
+        return [self.picker.view, problem, prompt, w.HBox([*numbers, self._try]), self._shown]
+
+    def draw(self) -> None:
+        for name, control in self._asked.items():
+            control.value = getattr(self, name)
+        self._shown.value = self.static()
 
     def _try_it(self) -> None:
         self._try.disabled, self._try.description = True, "Asking ..."
@@ -176,11 +169,7 @@ class PromptPlayground(Widget):
 
     def _set(self, name: str, value: Any) -> None:
         setattr(self, name, value)
-        self._draw()
-
-    def _draw(self) -> None:
-        if hasattr(self, "_shown"):
-            self._shown.value = f"{STYLE}{self.static()}"
+        self.redraw()
 
     def __repr__(self) -> str:
         return f"PromptPlayground({self.picker.name!r}, problem {self.problem.id!r})"

@@ -15,7 +15,7 @@ from typing import Any
 
 from cotkit.analysis import Rate, StrategyComparison, figures
 from cotkit.records import Row
-from cotkit.widgets.base import STYLE, Widget, button, share_bar, text
+from cotkit.widgets.base import Widget, button, share_bar, text
 from cotkit.widgets.words import word_diff
 
 SHOWN = 4  # attempts of each strategy on a page
@@ -29,15 +29,6 @@ MARKS = {  # of figures.look_of, as SVG paths
     "P": "M-2,-6h4v4h4v4h-4v4h-4v-4h-4v-4h4z",
     "X": "M-6,-3L-3,-6L0,-3L3,-6L6,-3L3,0L6,3L3,6L0,3L-3,6L-6,3L-3,0z",
 }
-MAP_STYLE = """<style>
-.ck-map{max-width:100%;height:auto;border:1px solid rgba(128,128,128,.4)}
-.ck-map g:focus{outline:none}.ck-map .ck-ring{fill:none;stroke:currentColor;stroke-width:1.5}
-.ck-map g:focus .ck-ring{stroke-width:4}
-.ck-map text{display:none;fill:currentColor;font-size:13px}
-.ck-map g:hover text,.ck-map g:focus text{display:block}
-.ck-columns{display:flex;flex-wrap:wrap;gap:8px 24px}.ck-columns>div{flex:1 1 14em;min-width:0}
-.ck-columns p,.ck-steps p{margin:2px 0 8px;white-space:pre-wrap;overflow-wrap:anywhere}
-</style>"""
 Attempt = tuple[str, int]  # strategy and number
 
 
@@ -75,7 +66,7 @@ class StrategyExplorer(Widget):
         if attempt is not None and (attempt not in self.rows or not self.rows[attempt].problem):
             raise ValueError(f"there is no attempt {attempt!r} that has a question")
         self.followed = attempt
-        self._draw()
+        self.redraw()
 
     def turn(self, by: int) -> None:
         """The next or an earlier page of attempts; stays at the ends."""
@@ -103,14 +94,16 @@ class StrategyExplorer(Widget):
         return [self._side_by_side(), self._steps(), self._map(), self._funnel()]
 
     def static(self) -> str:
-        return MAP_STYLE + "".join(f"<div>{part}</div>" for part in self.parts())
+        return "".join(f"<div>{part}</div>" for part in self.parts())
 
     def _side_by_side(self) -> str:
         columns = []
         for name, made in self.made.items():
             rows = [self.rows[attempt] for attempt in made]
             accepted = Rate.of_flags(None if row.retryable else row.accepted for row in rows)
-            problems = "".join(f"<p>{_in_full(self.rows[attempt])}</p>" for attempt in self.shown(name))
+            problems = "".join(
+                f"<p class='ck-words'>{_in_full(self.rows[attempt])}</p>" for attempt in self.shown(name)
+            )
             columns.append(
                 f"<div><b>{text(name)}</b><div class='ck-quiet'>{accepted.in_words('attempts')} accepted"
                 f"</div>{problems}</div>"
@@ -126,7 +119,7 @@ class StrategyExplorer(Widget):
             return ""
         first = _seed_ids(self.rows[self.followed])[0]
         before = self.seeds[first]
-        steps = [f"<b>seed {text(first)}</b><p>{text(before)}</p>"]
+        steps = [f"<b>seed {text(first)}</b><p class='ck-words'>{text(before)}</p>"]
         for row in self.lineage(self.followed):
             origin = _origin(row)
             how = origin.get("operator") or "written from examples"
@@ -134,7 +127,8 @@ class StrategyExplorer(Widget):
             sources = ", ".join([*_seed_ids(row), *(origin.get("parents") or ())])
             steps.append(
                 f"<b>{text(how)}</b> <span class='ck-quiet'>{text(origin.get('operator_text') or '')}</span> "
-                f"{_outcome(row)}<div class='ck-quiet'>from {text(sources)}</div><p>{words}</p>"
+                f"{_outcome(row)}<div class='ck-quiet'>from {text(sources)}</div>"
+                f"<p class='ck-words'>{words}</p>"
             )
             before = row.problem
         items = "".join(f"<li>{step}</li>" for step in steps)
@@ -178,7 +172,7 @@ class StrategyExplorer(Widget):
 
     # The view.
 
-    def build(self) -> Any:
+    def build(self) -> list[Any]:
         import ipywidgets as w
 
         options = [(f"{id}: {textwrap.shorten(words, 70)}", id) for id, words in self.seeds.items()]
@@ -191,23 +185,16 @@ class StrategyExplorer(Widget):
         self.heed(self._attempt, self.follow)
         back = button("◀ Previous", lambda: self.turn(-1), tooltip="The attempts before these")
         self._turns = w.HBox([back, button("Next ▶", lambda: self.turn(1), tooltip="Further attempts")])
-        self._shown = [w.HTML() for _ in self.parts()]
-        beside, *others = self._shown
-        view = w.VBox([self._seed, beside, self._turns, self._attempt, *others])
-        self._draw()
-        return view
+        beside, *others = self._shown = [w.HTML() for _ in self.parts()]
+        return [self._seed, beside, self._turns, self._attempt, *others]
 
-    def _draw(self) -> None:
-        if not hasattr(self, "_shown"):
-            return
-        self._drawing = True
+    def draw(self) -> None:
         self._seed.value = self.seed
         self._attempt.options = [(self._named(attempt), attempt) for attempt in self.asked()]
         self._attempt.value = self.followed if self.followed in self.asked() else None
-        self._drawing = False
         self._turns.layout.display = None if self.pages > 1 else "none"
         for shown, part in zip(self._shown, self.parts(), strict=True):
-            shown.value = f"{STYLE}{MAP_STYLE}{part}"
+            shown.value = part
 
     def _named(self, attempt: Attempt) -> str:
         row = self.rows[attempt]

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from cotkit.analysis import Path, Rate, ThresholdReport, tune_thresholds
-from cotkit.widgets.base import STYLE, Widget, button, share_bar, text
+from cotkit.widgets.base import Widget, button, share_bar, text
 
 RULES = {
     "all": "every used score reaches its threshold",
@@ -94,7 +94,7 @@ class ThresholdExplorer(Widget):
                 raise ValueError(f"the threshold of {name} lies in {low:g}..{high:g}; got {limit!r}")
         self.rule, self.limits = rule, self.limits | dict(thresholds)
         self.used = self.used if rule == "mean" else set(thresholds)
-        self._draw()
+        self._measure()
 
     @property
     def path(self) -> Path:
@@ -147,6 +147,7 @@ class ThresholdExplorer(Widget):
             for outcome, rows in (("kept", kept), ("dropped", ~kept))
             for verdict, verdicts in (("right", right), ("wrong", ~right))
         }
+        self.redraw()
 
     def static(self) -> str:
         shares = "".join(
@@ -172,7 +173,7 @@ class ThresholdExplorer(Widget):
 
     # The view.
 
-    def build(self) -> Any:
+    def build(self) -> list[Any]:
         import ipywidgets as w
 
         options = [(words, rule) for rule, words in RULES.items() if rule in self.rules]
@@ -198,9 +199,7 @@ class ThresholdExplorer(Widget):
         save = button("Save thresholds", self._save, tooltip="For distill(score_threshold=...)")
         files = w.HBox([self._file, save, button("As tuned", self.reset, tooltip="Back to where it began")])
         self._shown, self._saved = w.HTML(), w.HTML()
-        view = w.VBox([self._rule, *self._rows.values(), self._shown, files, self._saved])
-        self._draw()
-        return view
+        return [self._rule, *self._rows.values(), self._shown, files, self._saved]
 
     def _scale(self, kind: Any, name: str, **look: Any) -> Any:
         """A slider, or the box of the same number: screen readers read the box's name, not the slider's."""
@@ -212,7 +211,7 @@ class ThresholdExplorer(Widget):
         self.rule = self._rule.value
         self.limits = {name: slider.value for name, slider in self._sliders.items()}
         self.used = {name for name, box in self._uses.items() if box.value}
-        self._draw()
+        self._measure()
 
     def _save(self) -> None:
         try:
@@ -220,19 +219,14 @@ class ThresholdExplorer(Widget):
         except (ValueError, OSError) as error:
             self._saved.value = f"<span role='alert'>not saved: {text(error)}</span>"
 
-    def _draw(self) -> None:
-        self._measure()
-        if not hasattr(self, "_saved"):
-            return
-        self._drawing = True
+    def draw(self) -> None:
         self._rule.value, self._saved.value = self.rule, ""
         for name, slider in self._sliders.items():
             slider.value = self._boxes[name].value = self.limits[name]
             self._rows[name].layout.display = None if (name == MEAN) == (self.rule == "mean") else "none"
         for name, box in self._uses.items():
             box.value, box.layout.display = name in self.used, None if len(self.names) > 1 else "none"
-        self._drawing = False
-        self._shown.value = f"{STYLE}{self.static()}"
+        self._shown.value = self.static()
 
     def __repr__(self) -> str:
         return f"ThresholdExplorer({self.in_words()}: precision {self.shares['precision']})"

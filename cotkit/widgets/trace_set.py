@@ -6,7 +6,9 @@ at, so that ten thousand problems cost a moment at the start and nothing later.
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import math
 import os
 import pathlib
 from collections.abc import Iterable
@@ -14,10 +16,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cotkit.records import Row
-from cotkit.runs import Run, add_label, read_labels, read_lines, write_lines
+from cotkit.runs import LABELS, Run, add_label, read_labels, read_lines, write_lines
 
 VERDICTS = {True: "right", False: "wrong", None: "undecided"}
 SORTS = ("input order", "score", "length", "iterations", "time")
+SPANS = ("score", "length", "iterations")
 ANY = "any"
 
 
@@ -32,7 +35,7 @@ class Line:
     drop_reason: str
     verdict: str  # of the final trace
     score: float | None
-    length: int
+    length: int  # of the final trace, in characters
     iterations: int
     seconds: float
     words: str  # of the problem, in small letters, for the search
@@ -43,28 +46,30 @@ class Line:
 
 @dataclass
 class Filter:
-    """What is looked at. ANY, "" and None let everything pass."""
+    """What is looked at. ANY, "" and None let everything pass; a span is (least, most)."""
 
     verdict: str = ANY
     outcome: str = ANY  # "kept", "dropped", or a drop_reason
     type: str = ANY
     label: str = ANY  # good, bad, unsure, none
     search: str = ""
-    least_score: float | None = None
-    most_score: float | None = None
-    least_iterations: int = 0
+    score: tuple[float, float] | None = None
+    length: tuple[float, float] | None = None
+    iterations: tuple[float, float] | None = None
 
     def passes(self, line: Line, label: str) -> bool:
         return (
             self.verdict in (ANY, line.verdict)
             and self.outcome in (ANY, "kept" if line.accepted else "dropped", line.drop_reason)
             and self.type in (ANY, line.type)
-            and self.label in (ANY, label or "none")
+            and self.label in (ANY, label)
             and self.search.lower() in line.words
-            and (self.least_score is None or (line.score is not None and line.score >= self.least_score))
-            and (self.most_score is None or (line.score is not None and line.score <= self.most_score))
-            and line.iterations >= self.least_iterations
+            and all(self._within(name, line) for name in SPANS)
         )
+
+    def _within(self, name: str, line: Line) -> bool:
+        span, value = getattr(self, name), getattr(line, name)
+        return span is None or (value is not None and span[0] <= value <= span[1])
 
 
 @dataclass
@@ -83,14 +88,14 @@ class TraceSet:
 
     def apply(self, **changes: Any) -> None:
         """Changes the filter or the sort, and starts again at the first problem."""
-        self.sort = changes.pop("sort", self.sort)
-        if self.sort not in SORTS:
-            raise ValueError(f"sort is one of {', '.join(SORTS)}; got {self.sort!r}")
-        for name, value in changes.items():
-            if not hasattr(self.filter, name):
-                raise ValueError(f"there is no filter {name!r}")
-            setattr(self.filter, name, value)
-        chosen = [line for line in self.lines if self.filter.passes(line, self._label_of(line))]
+        sort = changes.pop("sort", self.sort)
+        if sort not in SORTS:
+            raise ValueError(f"sort is one of {', '.join(SORTS)}; got {sort!r}")
+        if unknown := [name for name in changes if not hasattr(self.filter, name)]:
+            raise ValueError(f"there is no filter {unknown[0]!r}; there are: {', '.join(vars(self.filter))}")
+        self.sort, self.filter = sort, dataclasses.replace(self.filter, **changes)
+        said = {id: entry["label"] for (id, _), entry in self.labels.items()}
+        chosen = [line for line in self.lines if self.filter.passes(line, said.get(line.id, "none"))]
         self.chosen = sorted(chosen, key=_SORT_KEYS[self.sort])
         self.place = 0
 
@@ -101,12 +106,7 @@ class TraceSet:
     @property
     def row(self) -> Row | None:
         """The problem that is looked at, whole."""
-        if not self.chosen:
-            return None
-        line = self.chosen[self.place]
-        with open(self.run.path / line.file, "rb") as file:
-            file.seek(line.start)
-            return Row.model_validate_json(file.read(line.end - line.start))
+        return Row.model_validate_json(self._whole(self.chosen[self.place])) if self.chosen else None
 
     def label(self, candidate: int) -> dict[str, Any] | None:
         """What was last said of a candidate of the problem that is looked at."""
@@ -120,27 +120,29 @@ class TraceSet:
     def export(self, path: str | os.PathLike[str]) -> pathlib.Path:
         """The chosen problems, whole rows, as JSON lines."""
         target = pathlib.Path(path)
-        write_lines(target, (self._record(line) for line in self.chosen))
+        write_lines(target, (json.loads(self._whole(line)) for line in self.chosen))
         return target
 
     def choices(self, name: str) -> list[str]:
         """What a filter can be set to."""
         found = {
-            "verdict": ["right", "wrong", "undecided"],
+            "verdict": list(VERDICTS.values()),
             "outcome": ["kept", "dropped", *sorted({x.drop_reason for x in self.lines if x.drop_reason})],
             "type": sorted({line.type for line in self.lines if line.type}),
-            "label": ["good", "bad", "unsure", "none"],
+            "label": [*LABELS, "none"],
         }
         return [ANY, *found[name]]
 
-    def _label_of(self, line: Line) -> str:
-        said = [entry["label"] for (id, _), entry in self.labels.items() if id == line.id]
-        return said[-1] if said else ""
+    def span(self, name: str) -> tuple[float, float]:
+        """The least and the most there is of score, length or iterations."""
+        values = [value for line in self.lines if (value := getattr(line, name)) is not None]
+        low, high = (min(values), max(values)) if values else (0, 0)
+        return (math.floor(20 * low) / 20, math.ceil(20 * high) / 20) if name == "score" else (low, high)
 
-    def _record(self, line: Line) -> dict[str, Any]:
+    def _whole(self, line: Line) -> bytes:
         with open(self.run.path / line.file, "rb") as file:
             file.seek(line.start)
-            return json.loads(file.read(line.end - line.start))
+            return file.read(line.end - line.start)
 
 
 def _index(run: Run) -> Iterable[Line]:

@@ -3,8 +3,8 @@
     TraceBrowser(run)
 
 Filters and sorting above, the problem with its mathematics and all candidates below; what changed from one
-iteration to the next is marked word by word. Buttons and the keys of their labels go on and back. A label
-(good, bad, unsure, with a note) is written beside the run at once.
+iteration to the next is marked word by word. Tab and Enter reach and press everything. A label (good, bad,
+unsure, with a note) is written beside the run at once; `tune_thresholds` takes it where no program decided.
 """
 
 from __future__ import annotations
@@ -16,11 +16,9 @@ from typing import Any
 from cotkit.analysis import trace_cards
 from cotkit.records import Candidate, Row
 from cotkit.runs import Run, open_run
-from cotkit.widgets.base import STYLE, Widget, button, facts, text
-from cotkit.widgets.trace_set import SORTS, VERDICTS, TraceSet
+from cotkit.widgets.base import PLAIN, Widget, button, facts, mathematics, text
+from cotkit.widgets.trace_set import SORTS, SPANS, TraceSet
 from cotkit.widgets.words import word_diff
-
-MARKS = {True: "✓", False: "✗", None: "?"}
 
 
 class TraceBrowser(Widget):
@@ -30,17 +28,18 @@ class TraceBrowser(Widget):
         self.traces = TraceSet(run if isinstance(run, Run) else open_run(run))
 
     def show(self, **filters: Any) -> None:
-        """Sets filters (verdict, outcome, type, label, search, least_score, ...) or the sort."""
+        """Sets the sort or filters: verdict, outcome, type, label, search; score, length and iterations as
+        (least, most)."""
         self.traces.apply(**filters)
-        self._draw()
+        self.redraw()
 
     def next(self) -> None:
         self.traces.step(1)
-        self._draw()
+        self.redraw()
 
     def previous(self) -> None:
         self.traces.step(-1)
-        self._draw()
+        self.redraw()
 
     def label(self, label: str, candidate: int | None = None, note: str = "") -> None:
         """Labels the candidate that is looked at, or the one of that number."""
@@ -48,7 +47,9 @@ class TraceBrowser(Widget):
         if row is None or not row.candidates:
             raise ValueError("there is no trace here to label")
         self.traces.say(self._candidate(row) if candidate is None else candidate, label, note)
-        self._draw()
+        if self._view is not None:
+            self._note.value = ""
+            self._draw_candidate()
 
     def export(self, path: str | os.PathLike[str]) -> pathlib.Path:
         """Writes the chosen problems as JSON lines; returns the path."""
@@ -56,11 +57,9 @@ class TraceBrowser(Widget):
 
     def where(self) -> str:
         chosen, all_ = len(self.traces.chosen), len(self.traces.lines)
-        return (
-            f"problem {self.traces.place + 1:,} of {chosen:,} (of {all_:,} in the run)"
-            if chosen
-            else (f"no problem of {all_:,} passes the filters")
-        )
+        if not chosen:
+            return f"no problem of {all_:,} passes the filters"
+        return f"problem {self.traces.place + 1:,} of {chosen:,} (of {all_:,} in the run)"
 
     def static(self) -> str:
         row = self.traces.row
@@ -71,60 +70,73 @@ class TraceBrowser(Widget):
 
     # The view.
 
-    def build(self) -> Any:
+    def build(self) -> list[Any]:
         import ipywidgets as w
 
+        auto = {"width": "auto"}
         self._filters = {
-            name: w.Dropdown(options=self.traces.choices(name), description=name, layout={"width": "auto"})
+            name: w.Dropdown(options=self.traces.choices(name), description=name, layout=auto)
             for name in ("outcome", "verdict", "type", "label")
         }
-        self._sort = w.Dropdown(options=SORTS, description="sort by", layout={"width": "auto"})
-        self._search = w.Text(description="search", placeholder="in id and problem", continuous_update=False)
+        self._filters["search"] = w.Text(description="search", placeholder="in id and problem")
+        self._filters["sort"] = w.Dropdown(options=SORTS, description="sort by", layout=auto)
         for name, control in self._filters.items():
-            control.observe(lambda change, name=name: self.show(**{name: change["new"]}), "value")
-        self._sort.observe(lambda change: self.show(sort=change["new"]), "value")
-        self._search.observe(lambda change: self.show(search=change["new"]), "value")
-        self._where = w.HTML()
-        self._candidates = w.Dropdown(description="candidate", layout={"width": "auto"})
-        self._candidates.observe(lambda change: self._draw_candidate(), "value")
+            control.continuous_update = False
+            self.heed(control, lambda value, name=name: self.show(**{name: value}))
+        self._spans = {name: self._span(name) for name in SPANS}
+        self._where, self._said, self._saved = w.HTML(), w.HTML(), w.HTML()
         self._problem, self._trace = w.HTMLMath(), w.HTMLMath()
+        self._candidates = w.Dropdown(description="candidate", layout=auto)
+        self.heed(self._candidates, lambda _: self._draw_candidate())
         self._note = w.Text(description="note", placeholder="why (optional)")
-        self._said = w.HTML()
         self._file = w.Text(value="selection.jsonl", description="save as")
-        steps = w.HBox(
-            [
-                button("◀ Previous", self.previous, tooltip="The problem before this one"),
-                button("Next ▶", self.next, tooltip="The problem after this one"),
-                self._where,
-            ]
-        )
-        labels = w.HBox(
-            [
-                self._labeller("Good", "good", "success"),
-                self._labeller("Bad", "bad", "danger"),
-                self._labeller("Unsure", "unsure", ""),
-                self._note,
-                self._said,
-            ]
-        )
-        save = w.HBox([self._file, button("Save selection", self._save, tooltip="Write the chosen rows")])
-        self._saved = w.HTML()
-        filters = w.HBox([*self._filters.values(), self._sort, self._search])
-        filters.layout.flex_flow = "row wrap"
-        view = w.VBox(
-            [filters, steps, self._problem, self._candidates, self._trace, labels, save, self._saved]
-        )
-        self._draw()
-        return view
+        back = button("◀ Previous", self.previous, tooltip="The problem before this one")
+        on = button("Next ▶", self.next, tooltip="The problem after this one")
+        labels = (("good", "success"), ("bad", "danger"), ("unsure", ""))
+        boxes = [box for span in self._spans.values() for box in span]
+        return [
+            *(w.Box(row, layout={"flex_flow": "row wrap"}) for row in (list(self._filters.values()), boxes)),
+            w.HBox([back, on, self._where]),
+            self._problem,
+            self._candidates,
+            self._trace,
+            w.HBox([*(self._labeller(*label) for label in labels), self._note, self._said]),
+            w.HBox([self._file, button("Save selection", self._save, tooltip="Write the chosen rows")]),
+            self._saved,
+        ]
 
-    def _labeller(self, name: str, label: str, style: str) -> Any:
+    def _span(self, name: str) -> list[Any]:
+        """Boxes for the least and the most of a number; at the ends they filter nothing."""
+        import ipywidgets as w
+
+        low, high = self.traces.span(name)
+        kind = w.BoundedFloatText if name == "score" else w.BoundedIntText
+
+        def narrowed(_: Any) -> None:
+            span = tuple(box.value for box in boxes)
+            self.show(**{name: None if span == (low, high) else span})
+
+        look = {
+            "layout": {"width": "12em"},
+            "style": {"description_width": "initial"},
+            "continuous_update": False,
+        }
+        step = 0.05 if name == "score" else 1
+        boxes = [
+            kind(value, min=low, max=high, step=step, description=f"{name} {side}", **look)
+            for side, value in (("from", low), ("to", high))
+        ]
+        for box in boxes:
+            self.heed(box, narrowed)
+        return boxes
+
+    def _labeller(self, label: str, style: str) -> Any:
         def say() -> None:
             if (row := self.traces.row) is not None and row.candidates:
                 self.label(label, note=self._note.value)
 
-        return button(
-            name, say, tooltip=f"Label this candidate as {label}; saved beside the run", style=style
-        )
+        words = f"Label this candidate as {label}; saved beside the run"
+        return button(label.capitalize(), say, tooltip=words, style=style)
 
     def _save(self) -> None:
         path = self.export(self._file.value)
@@ -134,42 +146,44 @@ class TraceBrowser(Widget):
         chosen = self._candidates.value if self._view is not None else None
         return chosen if chosen is not None else row.final or 0
 
-    def _draw(self) -> None:
-        if self._view is None and not hasattr(self, "_where"):
-            return
+    def draw(self) -> None:
         row = self.traces.row
+        self._filters["sort"].value = self.traces.sort
+        for name, value in vars(self.traces.filter).items():
+            if name in self._filters:
+                self._filters[name].value = value
+            if name in self._spans:
+                for box, end in zip(self._spans[name], value or self.traces.span(name), strict=True):
+                    box.value = min(max(end, box.min), box.max)
         self._where.value = f'<span aria-live="polite">{text(self.where())}</span>'
-        self._note.value = ""
-        if row is None:
-            self._problem.value = self._trace.value = self._said.value = ""
-            self._candidates.options = []
-            return
-        outcome = "kept" if row.accepted else f"dropped: {row.drop_reason}"
-        self._problem.value = (
-            f"{STYLE}<div><b>{text(row.id)}</b> <span class='ck-quiet'>{text(row.type or '')}</span> "
-            f"{text(outcome)}{': ' + text(row.detail) if row.detail else ''}</div>"
-            f"<div style='white-space:pre-wrap;margin:6px 0'>{text(row.problem)}</div>"
-            + facts({"reference": row.reference, "licence": row.licence})
-        )
-        names = [(candidate_name(c, number == row.final), number) for number, c in enumerate(row.candidates)]
-        self._candidates.options = names
-        if names:
-            self._candidates.value = row.final if row.final is not None else 0
+        self._note.value = self._problem.value = ""
+        candidates = row.candidates if row else []
+        self._candidates.options = [
+            (candidate_name(c, number == row.final), number) for number, c in enumerate(candidates)
+        ]
+        if row:
+            self._problem.value = problem_html(row)
+            self._candidates.value = (row.final or 0) if candidates else None
         self._draw_candidate()
 
     def _draw_candidate(self) -> None:
-        row = self.traces.row
-        number = self._candidates.value
-        if row is None or number is None or number >= len(row.candidates):
-            self._trace.value = self._said.value = ""
-            return
-        self._trace.value = candidate_html(row, number)
-        said = self.traces.label(number)
-        self._said.value = (
-            f"labelled <b>{text(said['label'])}</b> by {text(said['by'])} {text(said['note'])}"
-            if said
-            else ""
-        )
+        row, number = self.traces.row, self._candidates.value
+        self._trace.value = self._said.value = ""
+        if row and number is not None:
+            self._trace.value = candidate_html(row, number)
+            if said := self.traces.label(number):
+                by = f"by {text(said['by'])} {text(said['note'])}"
+                self._said.value = f"labelled <b>{text(said['label'])}</b> {by}"
+
+
+def problem_html(row: Row) -> str:
+    outcome = "kept" if row.accepted else f"dropped: {row.drop_reason}"
+    why = f": {row.detail}" if row.detail else ""
+    return (
+        f"<div><b>{text(row.id)}</b> <span class='ck-quiet'>{text(row.type or '')}</span> "
+        f"{text(outcome + why)}</div><div class='ck-words'>{mathematics(row.problem)}</div>"
+        + facts({"reference": row.reference, "licence": row.licence})
+    )
 
 
 def candidate_name(c: Candidate, final: bool) -> str:
@@ -178,22 +192,20 @@ def candidate_name(c: Candidate, final: bool) -> str:
     )
     mean = c.judgement.mean if c.judgement else None
     score = "" if mean is None else f", score {mean:.2f}"
-    return f"{stage}: {_verdict(c)}{score}{' (final)' if final else ''}"
-
-
-def _verdict(c: Candidate) -> str:
-    return f"{MARKS[c.verdict.correct]} {VERDICTS[c.verdict.correct]}"
+    return f"{stage}: {c.verdict.in_words}{score}{' (final)' if final else ''}"
 
 
 def candidate_html(row: Row, number: int) -> str:
     """The trace, against the one it was refined from where there is one, its verdict, scores and origin."""
     c = row.candidates[number]
     parent = row.candidates[c.parent] if c.parent is not None else None
-    words = text(c.trace) if parent is None else word_diff(parent.trace, c.trace)
+    words = mathematics(c.trace)
+    if parent is not None:
+        words = f"<div class='{PLAIN}'>{word_diff(parent.trace, c.trace)}</div>"
     told = f"<div class='ck-quiet'>told: {text(parent.feedback)}</div>" if parent and parent.feedback else ""
     origin = {
         "answer": c.answer if c.answer is not None else "none found",
-        "verdict": f"{_verdict(c)} ({c.verdict.method}) {c.verdict.reason}",
+        "verdict": f"{c.verdict.in_words} ({c.verdict.method}) {c.verdict.reason}",
         "model": c.call.get("served_model") or c.call.get("model"),
         "at": c.call.get("endpoint"),
         "prompt": f"{c.prompt.get('name')} {c.prompt.get('hash')}" if c.prompt else None,
@@ -201,8 +213,7 @@ def candidate_html(row: Row, number: int) -> str:
         "saw the reference": "yes" if c.saw_reference else None,
         "signs of the hint": ", ".join(c.leaks) or None,
     }
-    trace = f"<div style='white-space:pre-wrap;margin:6px 0;max-width:60em'>{words}</div>"
-    return f"{told}{trace}{facts(origin)}{_scores(c)}"
+    return f"{told}<div class='ck-words'>{words}</div>{facts(origin)}{_scores(c)}"
 
 
 def _scores(c: Candidate) -> str:

@@ -33,7 +33,7 @@ def chromium() -> str | None:
 
 
 @contextlib.contextmanager
-def jupyterlab(folder: pathlib.Path, notebooks: pathlib.Path, **environment: str):
+def jupyterlab(folder: pathlib.Path, notebooks: pathlib.Path, app: str = "jupyterlab", **environment: str):
     """Its address. `folder` holds its settings and log, `notebooks` is what it serves."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -51,7 +51,7 @@ def jupyterlab(folder: pathlib.Path, notebooks: pathlib.Path, **environment: str
     }
     env |= environment
     command = [
-        sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", f"--port={port}",
+        sys.executable, "-m", app, "--no-browser", "--ip=127.0.0.1", f"--port={port}",
         "--allow-root", "--ServerApp.port_retries=0", f"--ServerApp.root_dir={notebooks}",
         f"--IdentityProvider.token={TOKEN}",
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",

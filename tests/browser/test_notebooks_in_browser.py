@@ -1,11 +1,13 @@
 """Every notebook's report, opened in Chromium with the network cut: nothing blank, missing, too wide or pale.
 
-Each notebook is run once a session, by the scripted endpoint and the parameters of its own test.
+Each notebook is run twice, beside the others, by the scripted endpoint and the parameters of its own test.
 """
 
 from __future__ import annotations
 
+import concurrent.futures
 import importlib
+import json
 import pathlib
 import sys
 
@@ -57,37 +59,61 @@ MOCKED = {
 NAMES = [path.stem.split("_", 1)[1] for path in sorted((ROOT / "notebooks").glob("*.ipynb"))]
 
 
-@pytest.fixture(scope="module", params=NAMES)
-def report(request, chrome, tmp_path_factory):
-    """The HTML page of a run. A notebook that is not in the table fails: it would never be looked at."""
-    module, script, parameters = MOCKED[request.param]
-    test, folder = importlib.import_module(module), tmp_path_factory.mktemp(request.param)
+def twice(name, folder):
+    """Paths of two runs of a notebook, one after the other, and how many calls there had been after each.
+
+    A notebook that is not in the table fails: it would never be looked at.
+    """
+    module, script, parameters = MOCKED[name]
+    test, paths, calls = importlib.import_module(module), [], []
     with MockServer(script(test)) as server:
         given = {**getattr(test, "SMALL", {}), **parameters, "base_url": server.base_url}
-        given["run_name"] = str(folder / "run")
-        paths = execute_notebook(
-            request.param, given, folder / "reports", run_name=request.param, progress=False
-        )
-    return paths.html
+        given["run_name"] = str(folder / "runs" / name)
+        for number in ("first", "second"):
+            paths.append(execute_notebook(name, given, folder / number, run_name=name, progress=False))
+            calls.append(server.calls)
+    return paths, calls
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 800])
-def test_the_report_is_whole_offline(report, chrome, width, scheme):
-    watched = Watched(chrome, (report.parent.as_uri(),), width, scheme)
-    page = watched.page
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Every notebook run twice, beside the others."""
+    folder = tmp_path_factory.mktemp("notebooks")
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        return dict(zip(NAMES, pool.map(lambda name: twice(name, folder), NAMES), strict=True))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_notebook_run_again_says_the_same_and_asks_for_nothing(runs, name):
+    paths, calls = runs[name]
+    first, second = (json.loads(one.json.read_text()) for one in paths)
+    outside_a_run = {"tour": 1}  # asked by hand, so each time
+    assert calls[1] == calls[0] + outside_a_run.get(name, 0) > 0
+    assert first["status"] == second["status"] == "complete" and first["checks"] == second["checks"]
+    shares = [[metric for metric in run["metrics"] if metric["unit"] == "%"] for run in (first, second)]
+    assert shares[0] == shares[1]
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def report(request, runs):
+    """The HTML page of a run."""
+    return runs[request.param][0][0].html
+
+
+def test_the_report_is_whole_offline(report, chrome):
+    watched = Watched(chrome, (report.parent.as_uri(),))
+    page, faults = watched.page, {}
     page.goto(report.as_uri())
     body = page.locator("body")
-    keep_picture(page, f"{report.parent.name}_{width}_{scheme}")
-    faults = {
-        "blank": body.evaluate(BLANK),
-        "pictures": body.evaluate(UNLOADED),
-        "overflow": body.evaluate(OVERFLOWING),
-        "contrast": body.evaluate(LOW_CONTRAST),
-        "unnamed": body.evaluate(UNNAMED),
-    }
+    for width, scheme in ((1280, "light"), (800, "dark")):
+        page.set_viewport_size({"width": width, "height": 1000})
+        page.emulate_media(color_scheme=scheme)
+        for kind, found in {"pictures": UNLOADED, "overflow": OVERFLOWING, "contrast": LOW_CONTRAST}.items():
+            faults[kind, width] = body.evaluate(found)
+        assert page.locator("img:visible").count() + page.locator("svg:visible").count() > 0
+        keep_picture(page, f"{report.parent.name}_{width}_{scheme}")
+    faults |= {"blank": body.evaluate(BLANK), "unnamed": body.evaluate(UNNAMED)}
     assert {kind: found for kind, found in faults.items() if found} == {}
-    assert page.locator("img:visible").count() + page.locator("svg:visible").count() > 0
     watched.close()
     assert (watched.outside, watched.errors) == ([], [])
 

@@ -62,18 +62,17 @@ def test_traces_are_filtered_read_and_labelled(serve, notebook, lab_folder):
     assert [row["id"] for row in lines(lab_folder / "chosen.jsonl")] == ["p0", "p5", "p10"]
 
 
-def test_a_run_is_watched_and_stopped(serve, notebook, lab_folder):
+def test_a_run_is_watched_stopped_and_resumed(serve, notebook, lab_folder):
     server = serve(lambda request: Reply(solve(request), delay=0.05))
     page = notebook(
         setup(server, 2000, width=2)
-        + "job = cotkit.start_distill(problems, model, max_iterations=0, run='watched')",
-        "widgets.RunMonitor(job)",
+        + "start = lambda: cotkit.start_distill(problems, model, max_iterations=0, run='watched')",
+        "widgets.RunMonitor(start(), start)",
         "print('CELLS ARE FREE')",
     )
     page.locator(".jp-OutputArea-output", has_text="CELLS ARE FREE").first.wait_for()
-    page.wait_for_function(
-        "() => +document.querySelector('[aria-label=\"problems done\"]')?.getAttribute('aria-valuenow') > 3"
-    )
+    done = "document.querySelector('[aria-label=\"problems done\"]')?.getAttribute('aria-valuenow')"
+    page.wait_for_function(f"() => +{done} > 3")
     page.locator("img[alt='The run over time']").first.wait_for()
     page.get_by_role("button", name="Stop", exact=True).click()
     page.get_by_text("stopped by the user").first.wait_for()
@@ -84,6 +83,11 @@ def test_a_run_is_watched_and_stopped(serve, notebook, lab_folder):
     assert report["stopped"] == "stopped by the user" and 3 < report["kept"] < 2000
     asked = server.calls
     assert server.in_flight == 0 and asked < 2000
+    page.get_by_role("button", name="Resume").press("Enter")
+    page.wait_for_function(f"asked => +{done} > asked + 3", arg=asked)
+    page.get_by_role("button", name="Stop", exact=True).click()
+    page.get_by_text("stopped by the user").first.wait_for()
+    assert server.calls > asked
 
 
 def test_pairs_are_judged_blind(serve, notebook, lab_folder):

@@ -22,7 +22,8 @@ def tuned(serve, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     server = serve(graded)
     options = {"judge_all": True, "max_iterations": 0, "score_threshold": None, "show": "none"}
-    run = distill(problems(100), model(server), judge(server), run=tmp_path / "judged", **options)
+    sums = [problem(n, type="sum") for n in range(1, 101)]
+    run = distill(sums, model(server), judge(server), run=tmp_path / "judged", **options)
     report = tune_thresholds(run, target_precision=0.8, delta=0.1, resamples=2)
     assert report.certified, report.record["reason"]
     assert report.record["judge"]["names"] == ["llm:mock"] and report.record["judge"]["prompt_hashes"]
@@ -40,6 +41,16 @@ def test_the_file_decides_where_no_program_can_and_the_run_records_it(tuned, tmp
     recorded = run.config["thresholds"]
     assert recorded["certificate"]["certified"] and recorded["certificate"]["target_precision"] == 0.8
     assert set(run.report["drops"]) == {"below_threshold"}
+
+
+def test_problems_of_a_type_that_was_not_tuned_on_warn(tuned, tmp_path):
+    server, path = tuned
+    strange = [problem(n, reference=None, type="geometry") for n in range(301, 303)]
+    with pytest.warns(UserWarning, match="this run also has geometry"):
+        distill(
+            strange, model(server), judge(server), score_threshold=path, max_iterations=0,
+            run=tmp_path / "strange", show="none",
+        )  # fmt: skip
 
 
 @pytest.mark.parametrize("other", ["prompt", "dimensions", "kind"])

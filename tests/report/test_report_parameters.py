@@ -114,7 +114,7 @@ def test_a_value_that_fits_is_taken_as_its_type(name, value, wanted):
         ("sizes", "[3, x]", "not a whole number"),
         ("sizes", "3", "not a list"),
         ("weights", "[1]", "not a dict"),
-        ("mode", "medium", "none of 'fast', 'slow'"),
+        ("mode", "medium", "none of 'fast' or 'slow'"),
         ("nn", 3, "Did you mean 'n'"),
         ("loose", 5, "no annotation"),
         ("limit", 5, "the annotation \"'int'\""),

@@ -180,3 +180,7 @@ def test_files_are_whole_and_json_is_json(tmp_path):
     with pytest.raises(TypeError):
         files.write_bytes(target, "not bytes")
     assert [p.name for p in target.parent.iterdir()] == ["x.json"], "no temporary file is left"
+
+
+def test_a_table_without_rows_says_so():
+    assert "There is none." in views.table(pd.DataFrame({"kind": []}), "What failed")

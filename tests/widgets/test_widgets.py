@@ -13,6 +13,7 @@ import cotkit
 from cotkit.problems import Problem
 from cotkit.runs import labels_frame
 from cotkit.widgets import ModelPicker, PairInspector, PromptPlayground, RunMonitor, TraceBrowser
+from cotkit.widgets.base import mathematics
 from cotkit.widgets.monitor import MOMENTS, History
 from cotkit.widgets.words import word_diff
 
@@ -60,11 +61,15 @@ def test_the_browser_filters_sorts_and_steps(run):
     assert browser.traces.row.id == "p5"
     browser.show(outcome="any", type="kind 1", search="PID=1")
     assert ids(browser) == ["p1", "p11"]
-    browser.show(type="any", search="", least_iterations=1)
+    browser.show(type="any", search="", iterations=(1, 9))
     assert ids(browser) == ["p0", "p3", "p5", "p6", "p9", "p10"]
-    browser.show(least_iterations=0, sort="length")
+    browser.show(iterations=None, sort="length")
     lengths = [line.length for line in browser.traces.chosen]
     assert lengths == sorted(lengths, reverse=True)
+    browser.show(length=(lengths[5], lengths[1]))
+    assert {line.length for line in browser.traces.chosen} == set(lengths[1:6])
+    browser.show(length=None, score=(0.9, 1.0))
+    assert 0 < len(ids(browser)) < 12 and all(line.score >= 0.9 for line in browser.traces.chosen)
 
 
 @pytest.mark.parametrize("wrong", [{"sort": "colour"}, {"colour": "red"}])
@@ -152,6 +157,13 @@ def test_the_view_follows_the_buttons(run):
     assert browser.view is browser.view
     browser._filters["outcome"].value = "dropped"
     assert "of 3" in browser._where.value
+    least, _ = browser._spans["iterations"]
+    browser._filters["outcome"].value, least.value = "any", 1
+    assert browser.traces.filter.iterations == (1, 1) and "of 6" in browser._where.value
+    least.value = 0
+    assert browser.traces.filter.iterations is None, "at the ends a box filters nothing"
+    browser.show(outcome="dropped")
+    assert browser._filters["outcome"].value == "dropped"
     buttons = {b.description: b for box in browser.view.children for b in getattr(box, "children", ())
                if hasattr(b, "click")}  # fmt: skip
     buttons["Next ▶"].click()
@@ -160,8 +172,24 @@ def test_the_view_follows_the_buttons(run):
     buttons["Bad"].click()
     assert "labelled <b>bad</b>" in browser._said.value
     assert labels_frame(run)["note"].tolist() == ["a reason"]
-    browser._candidates.value = 0
-    assert "draft 1" in browser._candidates.label
+    browser._candidates.value = len(browser.traces.row.candidates) - 1
+    buttons["Good"].click()
+    assert "labelled <b>good</b>" in browser._said.value and "refinement 1" in browser._candidates.label
+
+
+@pytest.mark.parametrize(
+    "words, typeset",
+    [
+        ("a pen costs $2.75 and a cap $6.25 each", []),
+        ("from $20,000 to $30,000", []),
+        ("so $x < 3$, that is $$x \\in A$$", ["$x &lt; 3$", "$$x \\in A$$"]),
+        ("or \\(x^2\\) or \\[x\n+1\\]", ["\\(x^2\\)", "\\[x\n+1\\]"]),
+        ("$\\$5$ is $5", ["$\\$5$"]),
+    ],
+)  # fmt: skip
+def test_formulas_are_typeset_and_prices_are_not(words, typeset):
+    left = re.split(r"<span class='mathjax_ignore tex2jax_ignore'>.*?</span>", mathematics(words), flags=re.S)
+    assert [part for part in left if part] == typeset
 
 
 @pytest.mark.parametrize(
@@ -207,12 +235,15 @@ def test_agreement_is_counted_from_what_was_said_and_survives(tmp_path):
         a, _ = inspector.sides
         right = "A" if a.startswith("right") else "B"
         inspector.say({8: "tie", 9: "B" if right == "A" else "A"}.get(n, right))
+        assert "agree" not in inspector.static(), "what is said too early unblinds"
     again = PairInspector(PAIRS, path=tmp_path / "deep" / "said.jsonl")
     assert again.place == 10, "it goes on at the first pair that was not labelled"
     rate = again.agreement()
     assert (rate.successes, rate.n) == (8, 9)
     with pytest.raises(ValueError, match="A, B or tie"):
         again.say("chosen")
+    first = PairInspector(PAIRS, path=tmp_path / "deep" / "said.jsonl", limit=10)
+    assert "you agree with the data in 8 of 9 pairs (89 %" in first.static()
 
 
 @pytest.mark.parametrize(
@@ -231,35 +262,48 @@ def test_a_run_s_pairs_hold_its_traces(run):
 
 def test_the_monitor_follows_a_job_to_its_end(serve, tmp_path):
     model = cotkit.ChatModel("mock", base_url=serve(solve).base_url, max_concurrency=2)
-    job = cotkit.start_distill(problems(12), model, max_iterations=0, run=tmp_path / "r")
+    job = cotkit.start_distill(problems(12), model, max_iterations=0, run=tmp_path / "r", budget_calls=500)
     monitor = RunMonitor(job)
     _ = monitor.view
     job.result(60)
     monitor._thread.join(30)
-    assert monitor.state == "finished" and monitor.numbers()["done"] == "12 of 12"
-    assert monitor._stop.disabled and monitor._cancel.disabled
+    numbers = monitor.numbers()
+    assert monitor.state == "finished" and numbers["done"] == "12 of 12"
+    assert numbers["kept"].startswith("0.50 [") and numbers["right"] == "6 of 12 final traces"
+    assert numbers["calls"] == "12 of 500" and numbers["undecided"] is None
+    assert monitor._stop.disabled and monitor._cancel.disabled and monitor._resume.disabled
     page = monitor.static()
-    assert "wrong_answer" in page and "aria-valuenow='12'" in page
+    assert "6 wrong_answer" in page and "aria-valuenow='12'" in page
+    assert repr(monitor).startswith("RunMonitor(finished: 12/12 done, 6 kept, 6 dropped (6 wrong_answer)")
 
 
-def test_stop_in_the_monitor_ends_the_run_cleanly(serve, tmp_path):
+def test_stop_in_the_monitor_ends_the_run_cleanly_and_resume_goes_on(serve, tmp_path):
     server = serve(lambda request: Reply(solve(request), delay=0.05))
     model = cotkit.ChatModel("mock", base_url=server.base_url, max_concurrency=1)
-    job = cotkit.start_distill(problems(200), model, max_iterations=0, run=tmp_path / "r")
-    monitor = RunMonitor(job)
+
+    def start():
+        return cotkit.start_distill(problems(60), model, max_iterations=0, run=tmp_path / "r")
+
+    monitor = RunMonitor(start(), start)
     _ = monitor.view
-    while not job.progress["done"]:
-        job.wait(0.02)
+    with pytest.raises(ValueError, match="only a stopped run goes on"):
+        monitor.resume()
+    while not monitor.job.progress["done"]:
+        monitor.job.wait(0.02)
     monitor._stop.click()
-    run = job.result(60)
+    run = monitor.job.result(60)
     monitor._thread.join(30)
     assert monitor.state == "stopped" and "stopped by the user" in monitor.static()
-    assert run.report["drops"]["unfinished"] > 100
+    assert run.report["drops"]["unfinished"] > 30 and not monitor._resume.disabled
+    monitor._resume.click()
+    assert monitor.job.result(60).report["given"] == 60 and server.calls == 60, "nothing is asked twice"
+    monitor._thread.join(30)
+    assert monitor.state == "finished" and monitor._resume.disabled
 
 
 def test_the_history_stays_small():
     history = History()
-    now = {"seconds": 0.0, "done": 0, "kept": 0}
+    now = {"seconds": 0.0, "done": 0, "kept": 0, "models": []}
     for second in range(20 * MOMENTS):
         history.add({**now, "seconds": second})
     assert MOMENTS / 4 < len(history.moments) <= MOMENTS

@@ -25,6 +25,7 @@ from .syscalls import MACHINES
 
 Call = Callable[[Job, str], dict]  # a job and the level to run it at -> the answer
 
+PATIENCE_S = 60.0  # on a machine that is busy, slow is no weakness
 HARMLESS = "import json, random, tempfile; print('runs')"
 HOSTILE = """
 import ctypes, os, socket, time
@@ -84,7 +85,7 @@ def find_level(call: Call) -> Isolation:
 
 def weaknesses(level: str, call: Call) -> Iterator[str]:
     def run(code: str, **options) -> dict:
-        return call(Job(code, **options), level)
+        return call(Job(code, **{"timeout": PATIENCE_S, **options}), level)
 
     answer = run(HARMLESS)
     if answer["status"] != "ok" or answer["stdout"] != "runs\n":

@@ -4,58 +4,21 @@ from __future__ import annotations
 
 import json
 import pathlib
-import shutil
 import urllib.parse
 
 import matplotlib.pyplot as plt
 import nbformat
 import pandas as pd
 import pytest
+from lab import Watched
+from looks import LOW_CONTRAST, OVERFLOWING, UNLOADED
 
 from cotkit.analysis import Rate
 from cotkit.report import Report, compare_reports, page, views, write_index
 from cotkit.report.record import load_record
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-         "--disable-component-update", "--disable-sync"]  # fmt: skip
 PAGES = ("index.html", "late-run-with-a-name/report.html", "late-run-with-a-name/against-early.html")
 PRINTED_WIDTH = 680  # CSS pixels between the margins of A4
-
-# Texts whose colour stands out from the ground they stand on by less than 4.5 (WCAG 2.2, 1.4.3).
-FAINT_TEXTS = """() => {
-  const parse = text => text.match(/[\\d.]+/g).map(Number)
-  const light = ([r, g, b]) => [r, g, b].map(v => v / 255)
-    .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
-    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0)
-  const ground = element => {
-    for (; element; element = element.parentElement) {
-      const colour = parse(getComputedStyle(element).backgroundColor)
-      if (colour.length < 4 || colour[3] > 0) return colour
-    }
-    return [255, 255, 255]
-  }
-  const faint = []
-  for (const element of document.querySelectorAll('body *')) {
-    if (![...element.childNodes].some(n => n.nodeType == 3 && n.textContent.trim())) continue
-    if (!element.checkVisibility()) continue
-    const levels = [light(parse(getComputedStyle(element).color)), light(ground(element))]
-    const contrast = (Math.max(...levels) + 0.05) / (Math.min(...levels) + 0.05)
-    if (contrast < 4.5) faint.push(`${contrast.toFixed(2)} ${element.textContent.trim().slice(0, 40)}`)
-  }
-  return faint
-}"""
-
-
-@pytest.fixture(scope="module")
-def browser():
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if CHROMIUM is None:
-        pytest.skip("Chromium is not installed")
-    with sync_api.sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield started
-        started.close()
 
 
 def leave_run(folder: pathlib.Path, kept: int, started: str, **facts) -> None:
@@ -107,44 +70,34 @@ def reports(tmp_path_factory):
 
 
 @pytest.fixture
-def opened(browser, reports):
+def opened(chrome, reports):
     """`opened(page)`: the page, once all on it is loaded. It may ask for nothing else and report no error."""
-    pages, outside, errors = [], [], []
-
-    def gate(route):
-        if route.request.url.startswith(("file:", "data:")):
-            return route.continue_()
-        outside.append(route.request.url)
-        return route.abort()
+    watched = []
 
     def open_page(name):
-        shown = browser.new_page(viewport={"width": 1280, "height": 1000}, color_scheme="light")
-        pages.append(shown)
-        shown.route("**/*", gate)
-        shown.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
-        shown.goto((reports / name).as_uri())
-        return shown
+        watched.append(Watched(chrome, ("file:",)))
+        watched[-1].page.goto((reports / name).as_uri())
+        return watched[-1].page
 
     yield open_page
-    for shown in pages:
-        shown.close()
-    assert outside == [] and errors == []
+    for one in watched:
+        one.close()
+        assert (one.outside, one.errors) == ([], [])
 
 
 @pytest.mark.parametrize("name", [*PAGES, "failed/report.html"])
 def test_every_page_fits_its_window_and_can_be_read_light_and_dark(opened, name):
     shown = opened(name)
+    body = shown.locator("body")
     for scheme in ("light", "dark"):
         shown.emulate_media(color_scheme=scheme)
-        assert shown.evaluate(FAINT_TEXTS) == []
         pictures = shown.locator("img:visible").all()
         assert len(pictures) == {"index.html": 0, PAGES[2]: 2}.get(name, 1)
-        for picture in pictures:
-            assert picture.get_attribute("alt")
-            assert picture.evaluate("e => e.complete && e.naturalWidth > 0")
+        assert all(picture.get_attribute("alt") for picture in pictures)
+        assert body.evaluate(LOW_CONTRAST) == body.evaluate(UNLOADED) == []
     for width in (1280, 800, 480):
         shown.set_viewport_size({"width": width, "height": 1000})
-        assert shown.evaluate("document.documentElement.scrollWidth") <= width
+        assert body.evaluate(OVERFLOWING) == []
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -1,0 +1,41 @@
+"""Text as HTML, and how a record shows itself in a notebook: names and values, the empty ones left out."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping
+from typing import Any
+
+
+def escaped(value: Any) -> str:
+    """As HTML; U+FFFD in place of lone surrogates, which no page can hold."""
+    return html.escape(str(value).encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+
+
+class Shown:
+    """Gives a class its notebook view. `shown()` says what is in it: by default every field."""
+
+    def shown(self) -> dict[str, Any]:
+        return vars(self)
+
+    def _repr_html_(self) -> str:
+        lines = "".join(
+            f"<tr><th scope='row' style='text-align:left;vertical-align:top'>{_text(name)}</th>"
+            f"<td style='text-align:left;white-space:pre-wrap;max-width:60em'>{_text(value)}</td></tr>"
+            for name, value in self.shown().items()
+            if value is not None and value != "" and value != {} and value != [] and value != ()
+        )
+        plain = "mathjax_ignore tex2jax_ignore"  # "$5 and $6" of a model is no mathematics
+        return f"<div class='{plain}'><b>{type(self).__name__}</b><table>{lines}</table></div>"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Mapping):
+        value = "\n".join(f"{name}: {_plain(item)}" for name, item in value.items())
+    elif isinstance(value, (list, tuple)):
+        value = "\n".join(map(_plain, value))
+    return escaped(_plain(value))
+
+
+def _plain(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
