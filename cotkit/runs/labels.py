@@ -1,7 +1,7 @@
 """What a person said about traces: `labels.jsonl` beside the run's rows, one line each, the last one holds.
 
-A label is about one candidate of one problem. `tune_thresholds(run, label="person")` takes `good` and `bad` as
-ground truth, in place of what a program found; `unsure` is no label.
+A label is about one candidate of one problem. `tune_thresholds(run, label="person")` takes `good` and `bad`
+as ground truth, in place of what a program found; `unsure` is no label.
 """
 
 from __future__ import annotations
