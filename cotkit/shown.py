@@ -7,9 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 
+def mended(text: str) -> str:
+    """U+FFFD in place of lone surrogates, which no page and no table can hold."""
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 def escaped(value: Any) -> str:
-    """As HTML; U+FFFD in place of lone surrogates, which no page can hold."""
-    return html.escape(str(value).encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+    """As HTML."""
+    return html.escape(mended(str(value)))
 
 
 class Shown:

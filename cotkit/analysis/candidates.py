@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from cotkit.records import Candidate, Row
+from cotkit.shown import mended
 
 if TYPE_CHECKING:
     import pandas
@@ -79,7 +80,8 @@ def candidates_frame(rows: Iterable[Row]) -> pandas.DataFrame:
     """
     import pandas
 
-    lines = [_line(row, number) for row in rows for number in range(len(row.candidates))]
+    found = [_line(row, number) for row in rows for number in range(len(row.candidates))]
+    lines = [{name: mended(v) if isinstance(v, str) else v for name, v in line.items()} for line in found]
     dimensions = list(dict.fromkeys(key for line in lines for key in line if key not in COLUMNS))
     frame = pandas.DataFrame(lines, columns=[*COLUMNS, *dimensions])
     return frame.astype({**COLUMNS, **dict.fromkeys(dimensions, "float64")})

@@ -26,6 +26,7 @@ from cotkit.chat.config import (
     refuse_unknown,
 )
 from cotkit.chat.errors import Failure
+from cotkit.shown import mended
 
 CACHE_VERSION = 1
 DISPENSABLE = ("temperature", "top_p", "seed")  # left out, with a warning, where they are refused
@@ -36,7 +37,6 @@ _UNSUPPORTED = re.compile(
     re.I,
 )
 _FORMAT = re.compile(r"response[ _]?format|json[ _]?(schema|object|mode)|structured|grammar|guided", re.I)
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 
@@ -170,6 +170,6 @@ class Dialect:
 def _sendable(message: dict[str, Any]) -> dict[str, Any]:
     """Lone surrogates cannot be sent as UTF-8: the replacement character stands for them."""
     content = message.get("content")
-    if not isinstance(content, str) or content.isascii() or not _SURROGATE.search(content):
+    if not isinstance(content, str) or content.isascii():
         return message
-    return {**message, "content": _SURROGATE.sub("\ufffd", content)}
+    return {**message, "content": mended(content)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cotkit.report import views
+from cotkit.shown import mended
 
 SUMMARY = {"cotkit": "summary"}  # output metadata: the page shows this at its top, not where it was made
 
@@ -24,7 +25,7 @@ def _bundle(html: str, text: str) -> dict[str, str]:
 
 
 def show(html: str, text: str, metadata: dict[str, Any] | None = None) -> None:
-    text = text.encode("utf-8", "replace").decode()  # a lone surrogate can neither be printed nor sent
+    text = mended(text)  # a lone surrogate can neither be printed nor sent
     if _shell() is None:
         print(text)
         return

@@ -29,6 +29,7 @@ from cotkit.runs.journal import dump_json, write_json
 from cotkit.runs.shapes import BESIDE_MESSAGES, COLUMNS, PAIR_COLUMNS, SHAPES, arrow_schema
 from cotkit.runs.validate import validate_file
 from cotkit.runs.views import Example, View, is_truncated, label_view, pair_view, parts, sft_view
+from cotkit.shown import mended
 from cotkit.whole import whole_file
 
 LONG_CHARS = 3000  # about 1,024 tokens of mathematical text, TRL's default max_length
@@ -285,10 +286,8 @@ def _json_bytes(format: str, records: list[dict[str, Any]], array: bool) -> byte
 
 
 def _without_surrogates(value: Any) -> Any:
-    """Parquet and CSV have no escapes for a lone surrogate: U+FFFD stands in."""
-    if not isinstance(value, str):
-        return value
-    return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    """Parquet and CSV have no escapes for a lone surrogate."""
+    return mended(value) if isinstance(value, str) else value
 
 
 def _write_parquet(file: Any, records: list[dict[str, Any]]) -> None:

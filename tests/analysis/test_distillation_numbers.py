@@ -365,3 +365,12 @@ def test_a_readable_table_shows_exceptions_where_there_are_any():
     rows = [kept(0), row(1, [candidate(None)])]
     assert "undecided" in analysis.readable(analysis.accuracy_comparison(rows)).columns
     assert "undecided" not in analysis.readable(analysis.accuracy_comparison(rows[:1])).columns
+
+
+def test_a_lone_surrogate_in_a_row_reaches_the_tables_as_a_replacement_character():
+    broken = row(0, [candidate(True, answer="4\ud800"), candidate(False)]).model_copy(
+        update={"type": "t\ud800"}
+    )
+    frame = analysis.candidates_frame([broken])
+    assert frame["answer"].tolist()[0] == "4\ufffd"
+    assert frame.groupby("type").size().to_dict() == {"t\ufffd": 2}
