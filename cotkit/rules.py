@@ -9,6 +9,9 @@ floating point is 0.7.
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -26,3 +29,28 @@ def combined(rule: str, scores: Any, weights: Any = None, intercept: float = 0.0
     if rule == "logistic":
         return 1 / (1 + np.exp(-np.maximum(scores @ np.asarray(weights) + intercept, -700.0)))
     return {"mean": np.mean, "min": np.min, "median": np.median}[rule](scores, axis=-1)
+
+
+_SEALED = (
+    "rule",
+    "dimensions",
+    "thresholds",
+    "weights",
+    "intercept",
+    "target_precision",
+    "delta",
+    "certified",
+)
+
+
+def seal(record: Mapping[str, Any]) -> str:
+    """A hash over what a certificate speaks of; where thresholds.json holds another it was edited."""
+    content = json.dumps([record.get(name) for name in _SEALED], sort_keys=True, default=str)
+    return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+
+def identity(description: Any) -> Any:
+    """A judge's description as JSON holds it, without the addresses of models."""
+    if isinstance(description, Mapping):
+        return {key: identity(value) for key, value in description.items() if key != "endpoint"}
+    return [identity(one) for one in description] if isinstance(description, (list, tuple)) else description

@@ -49,7 +49,7 @@ _PUBLIC = {
     "diagnosis": ["JudgeDiagnosis", "judge_scores"],
     "panels": ["panel_scores", "panel_table", "panel_weights"],
     "positions": ["PositionBias"],
-    "tuning": ["ThresholdReport", "describe_scores", "tune_thresholds"],
+    "tuning": ["ThresholdReport", "check_tuning", "describe_scores", "tune_thresholds"],
     "threshold_tables": ["threshold_grid"],
     "certificate": ["simulate_thresholds"],
     "paths": ["Path"],

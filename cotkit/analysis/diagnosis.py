@@ -24,6 +24,7 @@ import numpy as np
 from cotkit.analysis.calibration import length_slope
 from cotkit.analysis.candidates import own_candidates
 from cotkit.analysis.intervals import NAN, Rate, bootstrap_interval
+from cotkit.analysis.scored_sources import problem_keys
 from cotkit.records import Candidate, Judgement, Row
 from cotkit.runs import Run
 from cotkit.shown import Shown
@@ -59,14 +60,18 @@ class JudgeDiagnosis(Shown):
     missing: str = ""
 
     @classmethod
-    def of(cls, judge: str, models: Collection[str], run: Run, rows: Sequence[Row]) -> JudgeDiagnosis:
-        """From the run of a diagnosis and the rows it was made on; `models`: the names of the judge's own."""
+    def of(
+        cls, judge: str, models: Collection[str], run: Run, rows: Sequence[Row], scored_by: Sequence[bool]
+    ) -> JudgeDiagnosis:
+        """From the run of a diagnosis and the rows it was made on; `models`: the names of the judge's own;
+        `scored_by`: whether the scores under its name in a row are its own."""
         import pandas
 
         lines = [line for row in run.records() if row.candidates for line in _scorings(row)]
         scorings = pandas.DataFrame(lines, columns=_SCORING).astype({"score": float, "correct": object})
         scored = judge_scores(rows)
-        own = scored[scored["judge"] == judge]
+        mine = scored["row"].map(dict(enumerate(scored_by))).astype(bool)
+        own = scored[(scored["judge"] == judge) & mine]
         if own["score"].notna().sum() == 0:
             own = scorings[(scorings["probe"] == "") & (scorings["repeat"] == 0)]
         others = scored[(scored["judge"] != judge) & (scored["dimension"] == MEAN)]
@@ -117,18 +122,20 @@ def _with_mean(scores: dict[str, float] | None) -> dict[str, float]:
 
 
 def judge_scores(rows: Sequence[Row]) -> pandas.DataFrame:
-    """One line a trace, judge and dimension ("mean" among them): the members of a panel each for itself."""
+    """One line a trace, judge and dimension ("mean" among them): the members of a panel each for itself.
+    `problem` is the id, or the text where ids are not unique; `row` the place in `rows`."""
     import pandas
 
+    keys = problem_keys((row.id, row.problem) for row in rows)
     lines = [
-        _of_trace(f"{at}: {row.id}, trace {number}", row.id, candidate)
-        | {"judge": judgement.judge, "dimension": dimension, "score": score}
+        _of_trace(f"{at}: {row.id}, trace {number}", keys[at], candidate)
+        | {"judge": judgement.judge, "dimension": dimension, "score": score, "row": at}
         for at, row in enumerate(rows)
         for number, candidate in enumerate(own_candidates(row))
         for judgement in _judgements(candidate.judgement)
         for dimension, score in _with_mean(judgement.scores).items()
     ]
-    columns = [*_OF_TRACE, "judge", "dimension", "score"]
+    columns = [*_OF_TRACE, "judge", "dimension", "score", "row"]
     return pandas.DataFrame(lines, columns=columns).astype({"score": float, "correct": object})
 
 

@@ -65,11 +65,12 @@ class Rate:
         """The share of True among traces of which several belong to one problem, `groups[i]` naming it.
 
         Wilson's interval on the effective number of observations p(1-p)/variance, where the variance is that
-        of a ratio of totals over problems; the effective number is kept between Kish's number (traces of a
-        problem all alike; the number of problems where all have as many traces) and the number of traces
-        (independent). Where one problem holds most traces no interval is to be trusted.
+        of a ratio of totals over problems (by the jackknife); the effective number is kept between Kish's
+        number (traces of a problem all alike; the number of problems where all have as many traces) and the
+        number of traces (independent). Where problems differ in size Student's t on Kish's number stands for
+        the normal; below 30 of it the interval is still too narrow.
         Source: Dean and Pagano (2015), Journal of Survey Statistics and Methodology 3:484-503; Kish (1965),
-        Survey Sampling, section 11.7.
+        Survey Sampling, section 11.7; Bell and McCaffrey (2002), Survey Methodology 28:169-181.
         """
         n = len(flags)
         if n == 0:
@@ -77,10 +78,12 @@ class Rate:
         _, problem = np.unique(np.asarray(groups), return_inverse=True)
         true, size = np.bincount(problem, np.asarray(flags, float)), np.bincount(problem)
         value, problems = float(true.sum()) / n, len(size)
-        variance = problems / max(problems - 1, 1) * float(((true - value * size) ** 2).sum()) / n**2
+        apart = (true - value * size) / np.maximum(n - size, 1)  # a lone problem is not apart from itself
+        variance = (problems - 1) / problems * float((apart**2).sum())
         spread = value * (1 - value)  # 0 when all traces agree: then they count as one a problem
         least = kish(size)
         effective = min(max(spread / variance if variance else n, least), n) if spread else least
+        confidence = students(confidence, least) if size.min() < size.max() else confidence
         return cls(int(true.sum()), n, value, *wilson_interval(value * effective, effective, confidence))
 
     def __str__(self) -> str:
@@ -99,6 +102,14 @@ class Rate:
 def kish(sizes: np.ndarray) -> float:
     """How many independent observations groups of these sizes are worth, each group's members all alike."""
     return float(np.sum(sizes)) ** 2 / max(float(np.sum(np.square(sizes, dtype=float))), 1.0)
+
+
+def students(confidence: float, effective: float) -> float:
+    """The confidence at which a normal interval is as wide as Student's on `effective` observations."""
+    from scipy.stats import norm, t
+
+    wide = t.ppf(0.5 + confidence / 2, max(effective - 1, 1))
+    return min(float(1 - 2 * norm.sf(wide)), 1 - 1e-12)
 
 
 @dataclass(frozen=True)

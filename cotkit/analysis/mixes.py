@@ -56,13 +56,16 @@ def recommend(
 ) -> Recommendation:
     """The cheapest mix that gives `n` accepted problems, at least `hard_share` of them hard, with a Vendi
     score of at least `diversity` times that of the seeds (without enough seeds: of the most diverse
-    strategy), on subsets of one size. Raises ValueError for what is no target.
+    strategy), on subsets of one size. What the runs differ in beside the strategy stands in the text. Raises
+    ValueError for what is no target.
     """
     import pandas
 
-    if n < 1 or not 0 <= hard_share <= 1 or diversity < 0:
+    shares = [type(value) in (int, float) and math.isfinite(value) for value in (hard_share, diversity)]
+    if type(n) is not int or n < 1 or not all(shares) or not 0 <= hard_share <= 1 or diversity < 0:
         raise ValueError(
-            f"no target: n {n} (at least 1), hard_share {hard_share} (0..1), diversity {diversity}"
+            f"no target: n {n!r} (a whole number, at least 1), hard_share {hard_share!r} (0..1), "
+            f"diversity {diversity!r} (0 or more)"
         )
     table = found.reliability.set_index("strategy")
     unit = next((u for u in UNITS if table[u].notna().all() and table[u].any()), None)
@@ -102,6 +105,9 @@ def recommend(
         f"{_amount(line['cost'], unit)}. In {line['reaches']:.0%} of the draws from what is known this mix "
         f"reached the target, in {line['best']:.0%} at no more than {NEAR:g} times the least cost."
     )
+    if found.unlike:
+        limits = " ".join(found.unlike)
+        text = f"Not a ranking of strategies, since the runs differ otherwise too. {text} {limits}"
     return Recommendation(
         text, mix, float(line["cost"]), unit, float(line["reaches"]), float(line["best"]), options
     )
@@ -144,7 +150,10 @@ def _relative_vendi(
 
 def _draws(table: pandas.DataFrame, unit: str, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Cost of an accepted problem and share of hard ones, by draw and strategy."""
-    attempts, accepted = (table[name].to_numpy(float) for name in ("attempts", "accepted"))
+    names = ("attempts", "accepted", "cut_off")
+    attempts, accepted, cut = (table[name].to_numpy(float) for name in names)
+    attempts += cut
+    accepted = accepted + cut * rng.random((DRAWS, 1))  # of those cut off any share may have been good
     passes = rng.beta(accepted + 0.5, attempts - accepted + 0.5, (DRAWS, len(table)))
     problems = table["problems"].fillna(0).to_numpy(float)
     hard = table["hard"].fillna(0).to_numpy(float) * problems

@@ -56,13 +56,16 @@ def panel_table(report: ThresholdReport, rows: Sequence[Row] = ()) -> pandas.Dat
     weights; auc with interval on the n traces outside the tune split, on which the weights are learned.
 
     The judges are the members of the panel that scored `rows` (their mean scores), else the scores of the
-    report, if they lie on 0..1. No line where there is one judge only.
+    report of a file, if they lie on 0..1. No line where there is one judge only, or where rows of a run were
+    not grouped by "id": its tune split is then none of problems.
     """
     import pandas
 
     table = panel_scores(rows).dropna()
     judges = list(table.columns[2:])
-    if not judges:
+    if rows and report.record["group"] != "id":
+        return pandas.DataFrame(columns=_COLUMNS)
+    if not rows:
         table, judges = report.rows[report.rows["tuned"]], list(report.scores["score"])
         table = table.rename(columns={"right": "correct"})
         judges = judges if table[judges].stack().between(0, 1).all() else []

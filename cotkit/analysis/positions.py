@@ -31,7 +31,7 @@ class PositionBias(Shown):
              missing where the model failed), trace (0 or 1, the one it prefers; missing = none), right (which
              trace is right, where one is right and one wrong)
     table    one line a measure: measure, value with interval, n, reading
-    failed   share of the answers that failed; they are in no measure
+    failed   share of the answers that failed; they and their pairs are in no measure
     missing  what was not asked, and why; "" = nothing
     """
 
@@ -54,13 +54,18 @@ class PositionBias(Shown):
         answers = pandas.DataFrame(lines, columns=names).astype({"trace": "Int64", "right": "Int64"})
         failed = Rate.of_flags(answers["better"].isna())
         missing = unfinished(run, answers["pair"].nunique(), "pairs")
-        return cls(model, answers, _measures(answers[answers["better"].notna()]), failed, missing)
+        whole = answers.groupby("pair")["better"].transform("count") == 2  # both orders were answered
+        return cls(model, answers, _measures(answers[whole]), failed, missing)
 
     def findings(self) -> list[str]:
         """What the table says, in sentences with counts and intervals."""
         said = [f"The comparison is not complete: {self.missing}."] if self.missing else []
         if self.failed.successes:
-            said.append(f"It failed in {self.failed.in_words('comparisons')}: they are in no measure.")
+            whole = (self.answers.groupby("pair")["better"].count() == 2).sum()
+            said.append(
+                f"It failed in {self.failed.in_words('comparisons')}. Only pairs answered in both orders are "
+                f"measured: {whole:,} of {self.answers['pair'].nunique():,}."
+            )
         return said + [f"{line.reading}." for line in self.table.itertuples() if line.n]
 
     def shown(self) -> dict[str, Any]:
@@ -74,8 +79,7 @@ def _measures(answers: pandas.DataFrame) -> pandas.DataFrame:
     first = Rate.of_grouped(chose["better"] == "first", chose["problem"])
     place = "first" if first.low > 0.5 else "second" if first.high < 0.5 else None
     sure = f"it prefers the {place} place" if place else "no preference of a place is shown"
-    both = answers.groupby("pair").filter(lambda pair: len(pair) == 2)
-    traces = both.assign(trace=both["trace"].fillna(-1)).groupby(["pair", "problem"])["trace"].nunique()
+    traces = answers.assign(trace=answers["trace"].fillna(-1)).groupby(["pair", "problem"])["trace"].nunique()
     same = Rate.of_grouped(traces == 1, traces.index.get_level_values("problem"))
     split = answers[answers["right"].notna()]
     right = Rate.of_grouped((split["trace"] == split["right"]).fillna(False).to_numpy(bool), split["problem"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import difflib
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -73,14 +74,15 @@ def scored_rows(
         raise TypeError(f"judge must be a judge, not the class: {judge.__name__}(...)")
     frame = given if isinstance(given, pandas.DataFrame) else scored_frame(given, group or "id")
     frame = frame.rename(columns=str)
+    if not frame.columns.is_unique:
+        twice = frame.columns[frame.columns.duplicated()][0]
+        raise ValueError(f"the data has two columns {twice!r}: rename one")
     described = judge.describe() if hasattr(judge, "describe") else judge
     described = described or frame.attrs.get("judge")
     if described is not None and not isinstance(described, Mapping):
         raise TypeError(f"judge must be a judge or its describe(), got {judge!r:.80}")
     columns = _columns(frame, score_columns, (label, group))
     taken = frame.reset_index(drop=True)
-    if not frame.index.equals(taken.index):  # rows are no longer where they stood in their file
-        taken.attrs = {}
     right = _labels(taken, label)
     scores = {column: _numbers(taken, column) for column in columns}
     drafts = _iterations(taken)
@@ -92,6 +94,7 @@ def scored_rows(
     left_out = {"rationalized": hinted, "no verdict": undecided, "no score": without, "no iteration": undated}
     left_out = {why: int(rows.sum()) for why, rows in left_out.items()}
     keep = ~(hinted | undecided | without | undated)
+    labels = {why: n for why, n in frame.attrs.get("labels", {}).items() if n}
     if not keep.any():
         raise ValueError(
             f"none of {len(taken):,} rows has a verdict ({label!r}) and a score ({', '.join(columns)}): "
@@ -99,6 +102,7 @@ def scored_rows(
             f"{left_out['no score']:,} with a verdict but without a score, {left_out['no iteration']:,} with "
             "both but without an iteration"
             f"{NO_LABELS if label == 'person' else ''}"
+            + "".join(f"; {n:,} {why}" for why, n in labels.items() if label == "person")
         )
     names = sorted(taken.loc[keep, "judge"].dropna().astype(str).unique()) if "judge" in taken else []
     if len(names) > 1:
@@ -130,8 +134,8 @@ def scored_rows(
         unlabelled[["iteration", *columns]],
         left_out,
         {column: int(values[~hinted].isna().sum()) for column, values in scores.items()},
-        _failures(taken[~hinted]),
-        _audit(taken[~hinted]),
+        _failures(taken[~hinted]) | labels,
+        _audit(taken[~hinted], found.loc[~hinted, "id"]),
         described,
         names,
         sorted(taken["type"].dropna().astype(str).unique()) if "type" in taken else [],
@@ -159,15 +163,12 @@ def _columns(
         raise ValueError(
             f"{taken[0]!r} cannot be a score column, the name means something else here: rename it"
         )
-    for column in [*(name for name in label_and_group if name), *columns]:
+    for column in [*(name for name in label_and_group if name is not None), *columns]:
         if column not in frame.columns:
             near = difflib.get_close_matches(column, map(str, frame.columns), 1)
             hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(map(str, frame.columns))}"
             hint += NO_LABELS if column == "person" else ""
             raise ValueError(f"the data has no column {column!r}; {hint}")
-    if not frame.columns.is_unique:
-        twice = frame.columns[frame.columns.duplicated()][0]
-        raise ValueError(f"the data has two columns {twice!r}: rename one")
     return columns
 
 
@@ -185,10 +186,20 @@ def _numbers(frame: pandas.DataFrame, name: str) -> pandas.Series:
     """Finite numbers; nan for what is missing or infinite."""
     import pandas
 
-    numbers = pandas.to_numeric(frame[name], errors="coerce").astype("Float64").astype(float)
+    given = frame[name]
+    if given.dtype.kind in "cmM":
+        _refuse(frame, name, given.notna(), "no number")
+    elif given.dtype == object:  # among numbers; pandas would make a date one, and fail for the others
+        odd = given.map(lambda x: isinstance(x, (complex, datetime.date)) or _is_huge(x))
+        _refuse(frame, name, odd.astype(bool), "no number that a score can be")
+    numbers = pandas.to_numeric(given, errors="coerce").astype("Float64").astype(float)
     text = frame[name].astype("string").str.strip().str.lower()
     _refuse(frame, name, numbers.isna() & text.notna() & ~text.isin(_MISSING), "no number")
     return numbers.where(np.isfinite(numbers)) + 0.0  # no negative zero
+
+
+def _is_huge(value: Any) -> bool:
+    return isinstance(value, int) and abs(value) > 10**300
 
 
 def _iterations(frame: pandas.DataFrame) -> pandas.Series:
@@ -215,11 +226,15 @@ def _flags(frame: pandas.DataFrame, name: str) -> np.ndarray:
     return _labels(frame, name).fillna(False).to_numpy(bool)
 
 
-def _problems(frame: pandas.DataFrame, group: str | None) -> pandas.Series | list[str]:
+def _problems(frame: pandas.DataFrame, group: str | None) -> pandas.Series:
+    import pandas
+
     if group is None:
-        return [str(number) for number in range(len(frame))]
-    _refuse(frame, group, frame[group].isna(), "no problem; group=None makes every row its own problem")
-    return frame[group].astype(str)
+        return pandas.Series(range(len(frame)), frame.index).astype(str)
+    ids = frame[group].astype(str).str.strip()
+    none = frame[group].isna() | (ids == "")
+    _refuse(frame, group, none, "no problem; group=None makes every row its own problem")
+    return ids
 
 
 def _failures(frame: pandas.DataFrame) -> dict[str, int]:
@@ -248,16 +263,22 @@ class Audit:
         return known | {"false_accept": list(self.false_accept), "false_reject": list(self.false_reject)}
 
 
-def _audit(frame: pandas.DataFrame) -> Audit | None:
-    if not {"person", "correct", "id"} <= set(frame.columns):
-        return None
+def _audit(frame: pandas.DataFrame, problems: pandas.Series) -> Audit | None:
+    import pandas
+
+    for name in ("person", "correct"):  # a column `person` may also tell who labelled
+        if name not in frame:
+            return None
+        text = frame[name].dropna().astype("string").str.strip().str.lower()
+        if not text.isin([*_TRUTH, *_MISSING]).all():
+            return None
     said, found = _labels(frame, "person"), _labels(frame, "correct")
     both = said.notna() & found.notna()
     if not both.any():
         return None
     person, verifier = said[both].to_numpy(bool), found[both].to_numpy(bool)
     return Audit(
-        Rate.of_grouped(person == verifier, frame["id"][both]),
+        Rate.of_grouped(person == verifier, pandas.factorize(problems[both])[0]),
         (int((verifier & ~person).sum()), int((~person).sum())),
         (int((~verifier & person).sum()), int(person.sum())),
         cohen_kappa(person, verifier),

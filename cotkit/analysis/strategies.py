@@ -3,8 +3,9 @@ the attempts give an accepted problem, and at what cost), diversity and difficul
 
 `StrategyComparison.of` computes frames from runs of `synthesize`; in each, an estimate `x` has its 95 %
 interval beside it as `x_low` and `x_high`, and nan means that there is nothing to compute it from. An attempt
-that an endpoint failed is no failure of its strategy: it is counted apart. `findings` puts the frames into
-sentences; `recommend` (mixes.py) searches the mix of strategies that reaches a target at the least cost.
+that an endpoint failed is no failure of its strategy: before it had a question it is counted apart, later it
+widens the intervals (`share_of`). `findings` puts the frames into sentences; `recommend` (mixes.py) searches
+the mix of strategies that reaches a target at the least cost.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import html
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ import numpy as np
 from cotkit.analysis import difficulty as hardness
 from cotkit.analysis.cost import cost_in_words
 from cotkit.analysis.distillation import interval_columns
-from cotkit.analysis.diversity import SEEDS, Questions, against_seeds, inside
+from cotkit.analysis.diversity import SEEDS, UNKNOWN, Estimate, Questions, against_seeds, inside
 from cotkit.analysis.intervals import NAN, Rate
 from cotkit.analysis.kernels import Kernel, question_map, tfidf_kernel
 from cotkit.records import Row
@@ -46,38 +47,77 @@ def family(row: Row) -> str:
     return (facts(row).get("seed_ids") or [row.id])[0]
 
 
-def decided(rows: Sequence[Row]) -> list[Row]:
-    """The attempts that count: not those that an endpoint, a judge or the machine failed."""
-    return [row for row in rows if not row.retryable and not (row.drop_reason or "").startswith("model_")]
+def failed(row: Row) -> bool:
+    """An endpoint, a judge or the machine failed this attempt: what would have become of it is not known."""
+    return row.retryable or (row.drop_reason or "").startswith("model_")
+
+
+def cut_off(row: Row) -> bool:
+    """It failed after it had a question: leaving it out would favour those that were dropped early."""
+    return failed(row) and "parsed" in row.metadata.get("synthesis", {}).get("passed", ())
+
+
+def counted(rows: Sequence[Row]) -> list[Row]:
+    """The attempts that shares are of: not those that failed before they had a question."""
+    return [row for row in rows if not failed(row) or cut_off(row)]
+
+
+def share_of(rows: Sequence[Row], reached: Callable[[Row], bool]) -> Rate:
+    """The share of `counted` attempts that reach a step, or acceptance; `successes` are those that did.
+
+    Where some were cut off before, the estimate is the product over steps of the share that passes among
+    those whose step is known (Kaplan and Meier (1958), JASA 53:457-481), nan where no one's is; it takes
+    faults to hit good and bad alike. The interval does not: it is Wilson's, from all of them refused to all
+    accepted.
+    """
+    short = [row for row in rows if not reached(row)]
+    there, n, cut = len(rows) - len(short), len(rows), sum(map(failed, short))
+    least, most = Rate.of(there, n), Rate.of(there + cut, n)
+    if not cut:
+        return least
+    value, left = 1.0, n
+    for _, group in itertools.groupby(sorted(short, key=_steps), _steps):
+        ends = [failed(row) for row in group]
+        known = left - sum(ends)
+        value *= 1 - ends.count(False) / known if known else NAN
+        left -= len(ends)
+    return replace(least, value=value, high=most.high)
+
+
+def _steps(row: Row) -> int:
+    return len(facts(row).get("passed", ()))
 
 
 def strategy_funnel(runs: Runs) -> pandas.DataFrame:
     """How far the attempts of each strategy came.
 
     Columns: strategy, step, problems, share (of the attempts) and of_previous (of those that came to the step
-    before), both with interval, lost (at this step), reasons ({drop_reason: attempts}). A step that no
-    attempt of any strategy passed was not run, and is left out.
+    before), both with interval (`share_of`), lost (at this step, to faults too), reasons ({drop_reason:
+    attempts}). A step that no attempt of any strategy passed was not run, and is left out.
     """
     import pandas
 
-    counted = [row for rows in runs.values() for row in decided(rows)]
-    passed = {id(row): ["attempted", *facts(row).get("passed", ())] for row in counted}
+    kept = {name: counted(rows) for name, rows in runs.items()}
+    every = itertools.chain.from_iterable(kept.values())
+    passed = {id(row): ["attempted", *facts(row).get("passed", ())] for row in every}
     furthest = sorted(passed.values(), key=len, reverse=True)
     ran = dict.fromkeys(step for steps in furthest for step in steps)
     lines = []
-    for name, rows in runs.items():
-        attempts = before = decided(rows)
+    for name, attempts in kept.items():
+        before = attempts
         for step in (*ran, "accepted"):
-            here = [
-                row for row in before if (row.accepted if step == "accepted" else step in passed[id(row)])
-            ]
+
+            def reached(row: Row, step: str = step) -> bool:
+                return row.accepted if step == "accepted" else step in passed[id(row)]
+
+            here = list(filter(reached, before))
             gone = Counter(row.drop_reason for row in before) - Counter(row.drop_reason for row in here)
-            share = Rate.of(len(here), len(attempts))
+            share = share_of(attempts, reached)
             if step == "attempted":
                 share = replace(share, low=NAN, high=NAN)  # it is no estimate
             line = {"strategy": name, "step": step, "problems": len(here)}
             line |= interval_columns("share", share)
-            line |= interval_columns("of_previous", Rate.of(len(here), len(before)))
+            line |= interval_columns("of_previous", share_of(before, reached))
             lines.append(line | {"lost": len(before) - len(here), "reasons": dict(gone.most_common())})
             before = here
     return pandas.DataFrame(lines)
@@ -86,17 +126,19 @@ def strategy_funnel(runs: Runs) -> pandas.DataFrame:
 def reliability(runs: Runs, reports: Mapping[str, dict]) -> pandas.DataFrame:
     """One line a strategy: what came of its attempts and what an accepted problem cost.
 
-    Columns: strategy, attempts, failed (by an endpoint, in no share), accepted, accepted_share with interval,
-    calls, tokens, cost_usd, cost (in words), and calls_each, tokens_each, cost_usd_each: for one accepted
-    problem. What calibrating the judge took is in none of them. nan = unknown, or nothing was accepted.
+    Columns: strategy, attempts (that came to an end), failed (by an endpoint, a judge or the machine),
+    cut_off (those of the failed that had a question), accepted, accepted_share with interval, calls, tokens,
+    cost_usd, cost (in words), and calls_each, tokens_each, cost_usd_each: for one accepted problem. What
+    calibrating the judge took is in none of them. nan = unknown, or nothing was accepted.
     """
     import pandas
 
     lines = []
     for name, rows in runs.items():
-        share = Rate.of_flags(row.accepted for row in decided(rows))
+        share = share_of(counted(rows), _accepted)
         ledger = _spent_on_attempts(reports[name].get("ledger") or {})
-        line = {"strategy": name, "attempts": share.n, "failed": len(rows) - share.n}
+        line = {"strategy": name, "attempts": len(rows) - sum(map(failed, rows))}
+        line |= {"failed": sum(map(failed, rows)), "cut_off": sum(map(cut_off, rows))}
         line |= {"accepted": share.successes, **interval_columns("accepted_share", share)}
         counts = [ledger.get("prompt_tokens"), ledger.get("completion_tokens")]
         spent = {"calls": ledger.get("calls"), "tokens": None if None in counts else sum(counts)}
@@ -105,6 +147,10 @@ def reliability(runs: Runs, reports: Mapping[str, dict]) -> pandas.DataFrame:
             line[f"{kind}_each"] = line[kind] / share.successes if share.successes else NAN
         lines.append(line | {"cost": cost_in_words(ledger)})
     return pandas.DataFrame(lines)
+
+
+def _accepted(row: Row) -> bool:
+    return row.accepted
 
 
 def _spent_on_attempts(ledger: Mapping[str, Any]) -> dict[str, Any]:
@@ -118,19 +164,26 @@ def differences(runs: Runs) -> pandas.DataFrame:
     """Every two strategies: the second's share of accepted attempts minus the first's, paired over seeds.
 
     The shares themselves speak of these seeds; this interval is meant for other seeds of their kind, so
-    attempts of one seed count together. Columns: first, second, difference with interval, shared_seeds.
+    attempts of one seed count together. Attempts that were cut off widen it to the worst for either side.
+    Columns: first, second, difference with interval (nan without shared seeds), shared_seeds.
     """
     import pandas
 
     lines = []
     for first, second in itertools.combinations(runs, 2):
-        flags, seeds = {}, {}
-        for name in (first, second):
-            flags[name] = [row.accepted for row in decided(runs[name])]
-            seeds[name] = [family(row) for row in decided(runs[name])]
-        gap = hardness.share_difference(flags[first], seeds[first], flags[second], seeds[second])
+        sides = [counted(runs[name]) for name in (first, second)]
+        seeds = [[family(row) for row in rows] for rows in sides]
+        shared = len({*seeds[0]} & {*seeds[1]})
+        gap = UNKNOWN
+        if shared:
+            least, most = (
+                [[row.accepted or (up and failed(row)) for row in rows] for rows in sides] for up in (0, 1)
+            )
+            value = share_of(sides[1], _accepted).value - share_of(sides[0], _accepted).value
+            low = hardness.share_difference(most[0], seeds[0], least[1], seeds[1]).low
+            gap = Estimate(value, low, hardness.share_difference(least[0], seeds[0], most[1], seeds[1]).high)
         line = {"first": first, "second": second, **interval_columns("difference", gap)}
-        lines.append(line | {"shared_seeds": len({*seeds[first]} & {*seeds[second]})})
+        lines.append(line | {"shared_seeds": shared})
     return pandas.DataFrame(lines)
 
 
@@ -138,14 +191,14 @@ def coverage(runs: Runs) -> pandas.DataFrame:
     """Per strategy and operator, and per strategy and topic: attempts, accepted, share with interval."""
     import pandas
 
-    groups: dict[tuple[str, str, str], list[bool]] = {}
+    groups: dict[tuple[str, str, str], list[Row]] = {}
     for name, rows in runs.items():
-        for kind, row in itertools.product(("operator", "topic"), decided(rows)):
+        for kind, row in itertools.product(("operator", "topic"), counted(rows)):
             if value := facts(row).get(kind):
-                groups.setdefault((name, kind, str(value)), []).append(row.accepted)
+                groups.setdefault((name, kind, str(value)), []).append(row)
     lines = []
-    for (name, kind, _), flags in sorted(groups.items()):
-        share = Rate.of_flags(flags)
+    for (name, kind, _), members in sorted(groups.items(), key=lambda group: group[0]):
+        share = share_of(members, _accepted)
         line = {"strategy": name, "kind": kind, "attempts": share.n, "accepted": share.successes}
         lines.append(line | interval_columns("share", share))
     frame = pandas.DataFrame(lines, columns=None if lines else ["strategy", "kind"])
@@ -165,8 +218,9 @@ def compared_texts(runs: Runs, seeds: Sequence[Any]) -> list[str]:
 class StrategyComparison:
     """The frames of a comparison (see the functions that make them); `solve_rates` has one line a problem.
 
-    `notes` say what limits the comparison; `hard` is the solve rate up to which a problem is hard;
-    `questions.kernel.name` says how likeness was measured. `rows` and `seeds` are what was compared.
+    `notes` say what limits the comparison, `unlike` what its runs differ in beside the strategy; `hard` is
+    the solve rate up to which a problem is hard; `questions.kernel.name` says how likeness was measured.
+    `rows` and `seeds` are what was compared.
     """
 
     funnel: pandas.DataFrame
@@ -181,6 +235,7 @@ class StrategyComparison:
     solve_rates: pandas.DataFrame
     map: pandas.DataFrame
     notes: list[str]
+    unlike: Sequence[str]
     hard: float
     questions: Questions
     rows: Runs
@@ -200,6 +255,7 @@ class StrategyComparison:
         sample: int = 200,
         hard: float = 0.25,
         seed: int = 0,
+        unlike: Sequence[str] = (),
     ) -> StrategyComparison:
         """reports: {strategy: its report.json}; seeds: Problems, the baseline.
 
@@ -235,7 +291,8 @@ class StrategyComparison:
             proxies=hardness.proxy_correlations(first[first["set"] != SEEDS]),
             solve_rates=first,
             map=map_,
-            notes=list(_notes(runs, reports, seeds, first, k)),
+            notes=[*unlike, *_notes(runs, reports, seeds, first, k)],
+            unlike=unlike,
             hard=hard,
             questions=questions,
             rows=runs,
@@ -297,8 +354,14 @@ def _notes(
     for name, rows in runs.items():
         if not reports[name].get("complete", True):
             yield f"The run of {name} is not complete ({reports[name].get('stopped') or 'unfinished'})."
-        if failed := len(rows) - len(decided(rows)):
-            yield f"{failed:,} attempts of {name} ended at an endpoint, judge or machine fault: not counted."
+        cut = sum(map(cut_off, rows))
+        if early := sum(map(failed, rows)) - cut:
+            yield f"{early:,} attempts of {name} failed before they had a question: not counted."
+        if cut:
+            yield (
+                f"{cut:,} attempts of {name} were cut off by a fault of an endpoint, judge or machine: its "
+                "intervals run from all of them refused to all accepted. Calling synthesize again asks again."
+            )
     if not seeds:
         yield "No seeds were given: nothing is measured against them, and there is no baseline."
     if not rates["drafts"].any():
@@ -310,6 +373,12 @@ def _notes(
 def _on_reliability(found: StrategyComparison) -> Iterator[str]:
     for line in found.reliability.sort_values("accepted_share", ascending=False).itertuples():
         rate = Rate.of(line.accepted, line.attempts).in_words("attempts")
+        if line.cut_off:
+            share = "" if math.isnan(line.accepted_share) else f"an estimated {line.accepted_share:.0%}, "
+            bounds = (
+                f"95 % interval {100 * line.accepted_share_low:.0f} to {100 * line.accepted_share_high:.0f} %"
+            )
+            rate = f"{line.accepted:,} attempts, {line.cut_off:,} more cut off ({share}{bounds}),"
         tokens = f", {line.tokens_each:,.0f} tokens each" if line.tokens_each > 0 else ""
         money = f", ${line.cost_usd_each:.3g} each" if line.cost_usd_each > 0 else ""
         yield f"{line.strategy}: {rate} accepted{tokens}{money}."

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from cotkit.analysis.threshold_tables import Outcome
     from cotkit.analysis.tuning import ThresholdReport
 
-LEAST_WORTH = 10  # problems of equal size; with fewer, intervals over traces are too narrow
+LEAST_WORTH = 30  # problems of equal size; with fewer, intervals over traces are too narrow
 MANY_UNLABELLED = 0.02  # share of the scored rows without a verdict that is worth a sentence
 
 
@@ -71,6 +71,7 @@ def threshold_findings(report: ThresholdReport) -> list[str]:
         *_units(record),
         *_unlabelled(record),
         *_audit(record),
+        *(f"{n:,} {item}." for item, n in report.data_card.itertuples(index=False) if "labels " in item),
         *_scores(report),
         *_calibrated(report),
         *_iterations(report),
@@ -116,8 +117,11 @@ def _audit(record: dict[str, Any]) -> Iterator[str]:
     if audit := record["audit"]:
         kappa = "" if audit["kappa"] is None else f", kappa {audit['kappa']:.2f}"
         yield f"A person and the verifier give the same verdict on {audit['same']}{kappa}."
-        if record["label"] != "person":
-            errors = {name: tuple(audit[name]) for name in ("false_accept", "false_reject")}
+        errors = {name: tuple(audit[name]) for name in ("false_accept", "false_reject")}
+        if lacking := [name for name, (_, n) in errors.items() if not n]:
+            word = "wrong" if "false_accept" in lacking else "right"
+            yield f"It is no audit yet: the person calls none of these traces {word}."
+        elif record["label"] != "person":
             yield f"As an audit of the verifier that is verifier_errors={errors}."
 
 

@@ -210,7 +210,7 @@ def curves(
         single = path.thresholds[:, 0] if path.thresholds.shape[1] == 1 else NAN
         first = {"rule": name, "chosen": name == chosen, "picked": table["step"].eq(picked)}
         first |= {"value": single, "threshold": [path.in_words(at) for at in range(len(path))]}
-        first |= interval_columns("auc", found) | {"certified": outcomes[name].certified}
+        first |= interval_columns("auc", found) | {"certified": outcomes[name].certified and name == chosen}
         tables.append(pandas.DataFrame(first, table.index).join(table))
     return pandas.concat(tables, ignore_index=True)
 

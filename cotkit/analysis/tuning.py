@@ -50,7 +50,7 @@ from cotkit.analysis.scored_rows import (
 )
 from cotkit.analysis.threshold_findings import reason, threshold_findings
 from cotkit.analysis.threshold_tables import Bench, Outcome
-from cotkit.rules import RULES
+from cotkit.rules import RULES, seal
 from cotkit.runs import write_json
 
 if TYPE_CHECKING:
@@ -155,9 +155,7 @@ def tune_thresholds(
 
     Raises ValueError for options that cannot work and data that cannot be read (see `scored_rows`).
     """
-    shares = {"target_precision": target_precision, "delta": delta}
-    counts = {"iteration": (iteration or 0, 0), "resamples": (resamples, 2), "seed": (seed, 0)}
-    _check_options(rule, (1, 1) if costs is None else costs, verifier_errors, shares, counts)
+    check_tuning(rule, target_precision, delta, iteration, verifier_errors, costs, resamples, seed)
     costs = costs or (1.0, (1 - target_precision) / target_precision)
     target, test_delta = apparent_target(target_precision, verifier_errors, delta)
     data = scored_rows(frame, score_columns, label, group, judge)
@@ -175,16 +173,20 @@ def tune_thresholds(
     record = _record(data, bench, path, outcome, rules.set_index("rule").loc[chosen], refusal)
     record |= {"target_precision": float(target_precision), "delta": float(delta), "seed": int(seed)}
     record["unlabelled"] = tables.unlabelled(data, bench, path, outcome.step, iteration)
-    record["label"], record["audit"] = label, data.audit and data.audit.describe()
+    record["label"], record["group"], record["audit"] = label, group, data.audit and data.audit.describe()
     record["verifier_errors"] = verifier_errors and {k: [*map(int, v)] for k, v in verifier_errors.items()}
     record["valid_for"] = {
         "iteration": data.iterations if iteration is None or not data.iterations else [int(iteration)],
         "task": task or ", ".join(data.types[:8]) or None,
         "types": data.types,  # of the problems: a run on others is warned
+        "models": sorted(rows.loc[rows["tuned"], "model"].dropna().astype(str).unique())
+        if "model" in rows
+        else [],  # that wrote the traces: likewise
         "traces": "as drawn, not the best of several",
     }
     words = path.in_words(outcome.step) if outcome.step is not None else ""
     record["reason"] = reason(record, words, outcome, target, refusal)
+    record["seal"] = seal(record)
     return ThresholdReport(
         rows=rows,
         data_card=tables.data_card(data, rows),
@@ -219,11 +221,20 @@ def describe_scores(
     return rows, tables.scores_table(bench, data.missing), agreement
 
 
-def _check_options(
-    rule: str, costs: Any, errors: Errors | None, shares: Mapping[str, Any], counts: Mapping[str, tuple]
+def check_tuning(
+    rule: str = "best",
+    target_precision: float = 0.9,
+    delta: float = 0.1,
+    iteration: int | None = 0,
+    verifier_errors: Errors | None = None,
+    costs: tuple[float, float] | None = None,
+    resamples: int = 400,
+    seed: int = 0,
 ) -> None:
-    """`counts`: {name: (value, the least it may be)}."""
-    for name, value in shares.items():
+    """Raises ValueError for options of `tune_thresholds` that cannot work, whatever the data."""
+    counts = {"iteration": (iteration or 0, 0), "resamples": (resamples, 2), "seed": (seed, 0)}
+    costs = (1, 1) if costs is None else costs
+    for name, value in {"target_precision": target_precision, "delta": delta}.items():
         if not _is(numbers.Real, value) or not 0 < value < 1:
             raise ValueError(f"{name} must lie between 0 and 1, for instance 0.9, got {value!r}")
     if rule not in (*RULES, "best"):
@@ -234,7 +245,8 @@ def _check_options(
     pair = isinstance(costs, (tuple, list)) and len(costs) == 2
     if not pair or not all(_is(numbers.Real, cost) and 0 <= cost < math.inf for cost in costs):
         raise ValueError(f"costs must be (of a wrong trace kept, of a right one lost), got {costs!r}")
-    check_errors(errors)
+    check_errors(verifier_errors)
+    apparent_target(target_precision, verifier_errors, delta)
 
 
 def _is(kind: type, value: Any) -> bool:
@@ -260,9 +272,12 @@ def _split(data: ScoredRows, iteration: int | None, seed: int) -> tuple[pandas.D
             f"every row with a score is {which}, so nothing shows what the score is worth (a run must judge "
             "wrong traces too: distill(judge_all=True))"
         )
-    return rows.assign(
-        tuned=tuned, split="all" if refusal else split_problems(rows["problem"].to_numpy(), seed)
-    ), refusal
+    problem, split = rows["problem"].to_numpy(), np.full(len(rows), "all", object)
+    of_tuned = np.isin(problem, problem[tuned])
+    for some in (of_tuned, ~of_tuned) if not refusal else ():  # each part gets its share of the tuned ones
+        if some.any():
+            split[some] = split_problems(problem[some], seed)
+    return rows.assign(tuned=tuned, split=split), refusal
 
 
 def _bench(data: ScoredRows, rows: pandas.DataFrame, rules: Sequence[str]) -> Bench:

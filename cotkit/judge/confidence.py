@@ -67,7 +67,9 @@ def p_yes(entries: list[Mapping[str, Any]] | None) -> float:
     """P(yes) from the logprobs of the first token. Raises ValueError where neither yes nor no is likely."""
     if not entries:
         raise ValueError("the answer has no logprobs: P(yes) needs an endpoint that gives them")
-    first = entries[0].get("top_logprobs") or [entries[0]]
+    first = entries[0].get("top_logprobs") or []
+    if len(first) < 2:  # of one token alone P(yes) would be 0 or 1
+        raise ValueError("the answer has no alternatives: P(yes) needs an endpoint that gives top_logprobs")
     yes, no = (_mass(first, word) for word in ("yes", "no"))
     if not yes + no > 0:
         said = [entry.get("token") for entry in first[:5]]

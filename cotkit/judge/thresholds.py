@@ -19,9 +19,11 @@ import pathlib
 import warnings
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from cotkit.rules import RULES, TOLERANCE, combined
+from pydantic import BaseModel, Field, ValidationError
+
+from cotkit.rules import RULES, TOLERANCE, combined, identity, seal
 from cotkit.shown import Shown
 
 Rule = Literal["all", "mean"]
@@ -90,14 +92,16 @@ class Thresholds(Shown):
         max_iterations: int = 0,
         num_generations: int = 1,
         types: Collection[str] = (),
+        models: Collection[str] = (),
     ) -> Thresholds:
         """`parse` with the dimensions and the range of a judge; also takes the path of a thresholds.json, or
         what is in it.
 
         A file that was tuned on another judge (its prompt, model, dimensions) is refused: ValueError. A file
         without a certificate, one that does not say which judge it is for, one tuned on problems of other
-        `types`, and one for first drafts where `max_iterations` rewrites them or the best of
-        `num_generations` is taken, warns; `describe()` records the warnings.
+        `types` ("" = without a type) or traces of other `models`, and one for first drafts where
+        `max_iterations` rewrites them or the best of `num_generations` is taken,
+        warns; `describe()` records the warnings.
         """
         names, score_range = judge.dimension_names, getattr(judge, "score_range", "auto")
         if not _is_tuned(score_threshold):
@@ -113,15 +117,16 @@ class Thresholds(Shown):
             _check_names(tuned["thresholds"], over)
         limits = tuned["thresholds"]
         for name, value in limits.items() if isinstance(limits, dict) else [("thresholds", limits)]:
-            _number(value, f"{source}: {name}", None if tuned["rule"] == "logistic" else score_range)
+            _number(value, f"{source}: {name}", (0, 1) if tuned["rule"] == "logistic" else score_range)
         learned = {"intercept": tuned.get("intercept", 0.0), **(tuned.get("weights") or {})}
         for name, value in learned.items():
             _number(value, f"{source}: {name}", None)
-        doubts = _doubts(tuned, max_iterations, num_generations, types)
+        doubts = _doubts(tuned, max_iterations, num_generations, types, models)
         for doubt in doubts:
             warnings.warn(f"{source}: {doubt}", stacklevel=2)
         recorded = ("certified", "target_precision", "delta", "p_value", "n", "data_hash", "valid_for")
         certificate = {name: tuned.get(name) for name in recorded} | {"warnings": doubts}
+        certificate["certified"] = _is_certified(tuned)
         weights, intercept = tuned.get("weights"), tuned.get("intercept", 0.0)
         return cls(limits, over, tuned["rule"], weights, intercept, certificate)
 
@@ -190,7 +195,7 @@ def _read(given: Any) -> tuple[dict[str, Any], str]:
     source = "score_threshold" if isinstance(given, Mapping) else str(given)
     if not isinstance(given, Mapping):
         try:
-            given = json.loads(pathlib.Path(given).expanduser().read_text(encoding="utf-8"))
+            given = json.loads(pathlib.Path(given).expanduser().read_text(encoding="utf-8-sig"))
         except (OSError, ValueError) as error:
             raise ValueError(
                 f"score_threshold={source!r} must be a number, a dict or a thresholds.json: {error}"
@@ -209,15 +214,65 @@ def _read(given: Any) -> tuple[dict[str, Any], str]:
     if isinstance(limits, Mapping) != named or limits == {}:
         kind = "a dict of dimensions" if named else "one number"
         raise ValueError(f"{source}: the thresholds of rule {rule!r} must be {kind}, got {limits!r}")
+    _check_shape(given, source)
     over, weights = set(given["dimensions"]), given.get("weights")
-    if rule == "logistic" and not (isinstance(weights, Mapping) and set(weights) == over):
+    if rule != "logistic" and weights:
+        raise ValueError(f"{source}: rule {rule!r} has no weights, got {weights!r}")
+    if rule == "logistic" and not (weights and set(weights) == over):
         raise ValueError(f"{source}: rule 'logistic' needs a weight for each of {', '.join(sorted(over))}")
     return dict(given), source
 
 
+class _Judge(BaseModel, strict=True):
+    names: list[str] | None = None
+    description: dict[str, Any] | None = None
+
+
+class _ValidFor(BaseModel, strict=True):
+    iteration: list[int] | None = None
+    task: str | None = None
+    types: list[str] | None = None
+    models: list[str] | None = None
+
+
+class _Counts(BaseModel, strict=True):
+    traces_a_problem: Annotated[list[int], Field(min_length=2, max_length=2)] = [1, 1]
+    rows: int = 0
+    problems: int = 0
+    tested: int = 0
+
+
+class _Unlabelled(BaseModel, strict=True):
+    rows: int
+    of: int
+
+
+class _File(BaseModel, strict=True):
+    """The fields of a thresholds.json that are read; its thresholds are checked against the judge."""
+
+    dimensions: Annotated[list[str], Field(min_length=1)]
+    weights: dict[str, float] | None = None
+    judge: _Judge
+    certified: bool = False
+    target_precision: Annotated[float, Field(gt=0, lt=1)] | None = None
+    delta: Annotated[float, Field(gt=0, lt=1)] | None = None
+    valid_for: _ValidFor | None = None
+    n: _Counts | None = None
+    unlabelled: _Unlabelled | None = None
+
+
+def _check_shape(given: Mapping[str, Any], source: str) -> None:
+    try:
+        _File.model_validate(dict(given))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ValueError(f"{source}, field {where}: {first['msg']}, got {first['input']!r:.80}") from None
+
+
 def _check_judge(tuned: Mapping[str, Any], judge: Any, source: str) -> None:
     """Refuses a judge that is not the one of the file. The address of a model does not count."""
-    before, now = _identity(tuned["judge"].get("description")), _identity(judge.describe())
+    before, now = identity(tuned["judge"].get("description")), identity(judge.describe())
     names = tuned["judge"].get("names") or []
     if before is not None:
         differ = [key for key in sorted({*before, *now}) if before.get(key) != now.get(key)]
@@ -230,25 +285,30 @@ def _check_judge(tuned: Mapping[str, Any], judge: Any, source: str) -> None:
         )
 
 
-def _identity(description: Any) -> Any:
-    """A judge's description as JSON holds it, without the addresses of models."""
-    if isinstance(description, Mapping):
-        return {key: _identity(value) for key, value in description.items() if key != "endpoint"}
-    return [_identity(one) for one in description] if isinstance(description, (list, tuple)) else description
+def _is_certified(tuned: Mapping[str, Any]) -> bool:
+    return tuned.get("certified") is True and tuned.get("seal") == seal(tuned)
 
 
 def _doubts(
-    tuned: Mapping[str, Any], max_iterations: int, num_generations: int, types: Collection[str]
+    tuned: Mapping[str, Any],
+    max_iterations: int,
+    num_generations: int,
+    types: Collection[str],
+    models: Collection[str],
 ) -> list[str]:
     valid = tuned.get("valid_for") or {}
     known = valid.get("types") or [task for task in [valid.get("task")] if task]
-    new = sorted(set(types) - set(known)) if known else []
+    new = sorted(name or "(none given)" for name in set(types) - set(known)) if known else []
+    wrote = valid.get("models") or []
+    others_wrote = sorted(set(models) - set(wrote)) if wrote else []
     iterations, run = valid.get("iteration") or [0], range(max_iterations + 1)
     others = [at for at in run if at not in iterations]
     few, many = (tuned.get("n") or {}).get("traces_a_problem", (1, 1))
     without = tuned.get("unlabelled") or {"rows": 0, "of": 0}
     found = []
-    if not tuned.get("certified"):
+    if tuned.get("certified") and not _is_certified(tuned):
+        found.append("it was edited by hand after it was tuned: no certificate stands behind it")
+    elif not tuned.get("certified"):
         found.append(f"no certificate stands behind it ({tuned.get('reason')})")
     if tuned["judge"].get("description") is None:
         found.append("it does not record the judge's prompt, so a change of the judge cannot be noticed")
@@ -262,6 +322,10 @@ def _doubts(
     if new:
         found.append(
             f"it was tuned on problems of type {', '.join(known)}; this run also has {', '.join(new)}"
+        )
+    if others_wrote:
+        found.append(
+            f"it was tuned on traces of {', '.join(wrote)}; this run's are of {', '.join(others_wrote)}"
         )
     if few < many:
         found.append(f"its problems had {few} to {many} traces, and it counts each problem once")

@@ -8,9 +8,10 @@ asked for. What is computed from it, without a model, is `cotkit.analysis.Strate
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -19,9 +20,11 @@ from cotkit.chat import ChatModel, ModelError, checked_url, classify_failure, re
 from cotkit.keys import scrub
 from cotkit.paths import run_folder
 from cotkit.pipelines.distill import adistill, distill
+from cotkit.pipelines.questions import ORIGINAL
 from cotkit.pipelines.synthesize import synthesized_problems
 from cotkit.problems import Problem, load_problems
 from cotkit.records import Row
+from cotkit.rules import identity
 from cotkit.runs import Run, folder_name
 from cotkit.whole import whole_file
 
@@ -93,6 +96,13 @@ class Comparison:
     def take(self, role: str, run: Run) -> None:
         self.solved[role] = [row for row in run.records() if row.problem not in self.ambiguous]
 
+    def _foreign(self, rows: Mapping[str, Sequence[Row]]) -> Iterator[str]:
+        known = {seed.id for seed in self.seeds}
+        for name, made in rows.items():
+            used = {id for row in made for id in row.metadata.get("synthesis", {}).get("seed_ids", ())}
+            if known and (others := len(used - known)):
+                yield f"{others:,} of the {len(used):,} seeds of {name} are not among those compared with."
+
     def result(self) -> StrategyComparison:
         rows = {name: run.records() for name, run in self.runs.items()}
         texts = analysis.compared_texts(rows, self.seeds)
@@ -105,6 +115,7 @@ class Comparison:
             {name: run.report for name, run in self.runs.items()},
             self.seeds,
             kernel=kernel,
+            unlike=[*unlike({name: run.config for name, run in self.runs.items()}), *self._foreign(rows)],
             solved=self.solved.get("solver", ()),
             solved_by_second=self.solved.get("second_solver", ()),
             **self.measures,
@@ -154,6 +165,41 @@ async def acompare_strategies(
     for role, (problems, model, asked) in comparison.asked().items():
         comparison.take(role, await adistill(problems, model, None, **asked))
     return await asyncio.to_thread(comparison.result)
+
+
+def unlike(configs: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """What runs differ in beside the strategy, a sentence each; addresses of models do not count.
+
+    Prompts and gates that only some strategies have, or have with another default, are part of the strategy.
+    """
+    told: dict[str, dict[str, str]] = {}
+    for name, config in configs.items():
+        for part, value in _parts(config).items():
+            told.setdefault(part, {})[name] = value
+    roles = {part for part in told if part.startswith("model of")}
+    for part, values in told.items():
+        if part in roles:
+            values = {name: values.get(name, "none") for name in configs}
+        if len(set(values.values())) > 1:
+            each = ", ".join(f"{name} {value}" for name, value in values.items())
+            yield f"The runs differ in their {part} ({each}): differences may come from that."
+
+
+def _parts(config: Mapping[str, Any]) -> dict[str, str]:
+    """{what should be the same in all runs: its value, in words}"""
+    seeds = config.get("seeds", {})
+    parts = {"seeds or their order": f"{seeds.get('count')} of hash {seeds.get('hash')}"}
+    for role, model in config.get("roles", {}).items():
+        if role != "solver" or config.get("votes"):
+            said = json.dumps(identity(model), sort_keys=True)
+            parts[f"model of the {role}"] = (
+                f"{model['model']} #{hashlib.sha256(said.encode()).hexdigest()[:6]}"
+            )
+    parts |= {f"prompt {name}": hash for name, hash in config.get("prompts", {}).items()}
+    for name, value in config.get("gates", {}).items():
+        own = config["strategy"] == "self_instruct" and name in ORIGINAL
+        parts[f"gate {name}{' of self_instruct' * own}"] = str(value)
+    return parts | {name: str(config.get(name)) for name in ("votes", "sampling", "program_timeout")}
 
 
 def _distinct(sets: Mapping[str, Sequence[Problem]]) -> tuple[list[Problem], set[str]]:

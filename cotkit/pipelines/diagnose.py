@@ -31,6 +31,7 @@ from cotkit.pipelines.running import Solve, Work, new_row
 from cotkit.problems import Problem
 from cotkit.prompts import load
 from cotkit.records import Candidate, Judgement, Row
+from cotkit.rules import identity
 from cotkit.runs import Run, folder_name
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ def diagnose_judge(
     Raises ValueError or TypeError for options or data that cannot work, before the first call.
     """
     check_show(show)
+    data = [data] if isinstance(data, Run) else list(data)
     rows, beside = _rows(data)
     probes = PROBES if probes is None else dict(probes)
     _check(rows, judge, share, repeats, probes)
@@ -97,7 +99,7 @@ def diagnose_judge(
         run, beside, resume, budgets,
     )  # fmt: skip
     own = {model.model for model in judge.models}
-    return analysis.JudgeDiagnosis.of(judge.name, own, work.run(show), rows)
+    return analysis.JudgeDiagnosis.of(judge.name, own, work.run(show), rows, _scored_by(data, judge))
 
 
 def _work(
@@ -252,11 +254,11 @@ def _pairs(rows: Sequence[Row], wanted: int, seed: int) -> dict[str, tuple[Probl
     for row in rows:
         traces = [c for c in row.candidates if c.trace.strip() and not c.rationalized]
         rng.shuffle(traces)
-        right, wrong = ([c for c in traces if c.verdict.correct is want][:1] for want in (True, False))
-        other = [c for c in traces if c.trace != traces[0].trace][:1]
-        pair = right + wrong if right and wrong else traces[:1] + other
-        if len(pair) == 2:
-            found.append((not (right and wrong), rng.random(), row, rng.sample(pair, 2)))
+        different = [(a, b) for a in traces for b in traces if a.trace != b.trace]
+        mixed = (p for p in different if {c.verdict.correct for c in p} == {True, False})
+        if pair := next(mixed, different[0] if different else None):
+            verdicts = {c.verdict.correct for c in pair}
+            found.append((verdicts != {True, False}, rng.random(), row, rng.sample(pair, 2)))
     found.sort(key=lambda one: one[:2])
     named = {f"{at}: {row.id}": (row, pair) for at, (*_, row, pair) in enumerate(found[:wanted])}
     return {id: (_shown(id, row), pair) for id, (row, pair) in named.items()}
@@ -269,6 +271,16 @@ def _rows(data: Run | Iterable[Run] | Iterable[Row]) -> tuple[list[Row], pathlib
     if strange := next((row for row in rows if not isinstance(row, Row)), None):
         raise TypeError(f"data must be a Run, Runs or rows of Run.records(), got {type(strange).__name__}")
     return rows, given[0].path.parent if given and isinstance(given[0], Run) else pathlib.Path()
+
+
+def _scored_by(data: Sequence[Run | Row], judge: Any) -> list[bool]:
+    """Of each row, whether this very judge (prompt, model, scale) scored it: two may bear one name."""
+    asked, found = identity(judge.describe()), []
+    for part in data:
+        recorded = identity(part.config.get("judge")) if isinstance(part, Run) else None
+        mine = bool(recorded) and asked in [recorded, *recorded.get("judges", ())]
+        found += [mine] * (len(part.records()) if isinstance(part, Run) else 1)
+    return found
 
 
 def _check(rows: Sequence[Any], judge: Any, share: float, repeats: int, probes: Mapping[str, str]) -> None:

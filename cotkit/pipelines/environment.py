@@ -11,10 +11,11 @@ nothing could decide, so that a fault of the checker never teaches a model anyth
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -132,8 +133,9 @@ class Environment(Shown):
         """`step` for a coroutine."""
         if self._episode is None:
             raise RuntimeError("no episode is open: call reset() before each step()")
-        completions = [completion] if self.batch == 1 else completion
-        if isinstance(completions, str) or len(completions) != self.batch:
+        several = isinstance(completion, Iterable) and not isinstance(completion, str)
+        completions = [completion] if self.batch == 1 else list(completion) if several else []
+        if len(completions) != self.batch:
             raise ValueError(f"this environment takes a list of {self.batch} completions a step")
         steps = await self._steps(self._episode, completions)
         self._episode = None
@@ -147,8 +149,11 @@ class Environment(Shown):
     async def _one(self, problem: Problem, completion: str) -> Step:
         try:
             found, verdict = await self.verifier.averify(problem, completion)
-        except (Exception, SystemExit) as error:  # one completion's fault must not touch another's reward
+        except (Exception, SystemExit, asyncio.CancelledError) as error:
+            # one completion's fault must not touch another's reward; what ends all of them goes on
             if isinstance(error, ModelError) and error.stops_run:
+                raise
+            if isinstance(error, asyncio.CancelledError) and asyncio.current_task().cancelling():
                 raise
             found = Extraction(answer=None, how="error")
             verdict = Verdict(correct=None, method="error", reason=f"{type(error).__name__}: {error}")
@@ -181,8 +186,8 @@ class Environment(Shown):
 
         The training set needs, beside `prompt`, a column `id` or `problem` that tells which problem a
         completion answers. Completions are texts or lists of messages, of which the last one counts (its text
-        parts; without any it is no answer). None, for what could not be decided, makes the trainer leave the
-        completion out.
+        parts). What holds no text is an empty completion and ends no step. None, for what could not be
+        decided, makes the trainer leave the completion out.
         """
         if self.problems is None:
             raise TypeError("a reward function needs a fixed set of problems, not a synthesizer")
@@ -215,14 +220,14 @@ class Environment(Shown):
         return f"Environment({source}, {type(self.verifier).__name__}, batch={self.batch})"
 
 
-def _text_of(completion: str | Sequence[Any]) -> str:
-    """The text of TRL's completion; an agent's turn may have none, a vision model's has parts."""
-    if isinstance(completion, str):
-        return completion
-    content = completion[-1].get("content") if completion else None
-    if isinstance(content, (list, tuple)):
-        return "".join(part.get("text") or "" for part in content)
-    return content or ""
+def _text_of(completion: Any) -> str:
+    """The text of TRL's completion, "" where it has none: an agent's turn, a vision model's image."""
+    if isinstance(completion, (list, tuple)):
+        completion = completion[-1] if completion else ""
+    content = completion.get("content") if isinstance(completion, dict) else completion
+    parts = content if isinstance(content, (list, tuple)) else [content]
+    texts = (part.get("text") if isinstance(part, dict) else part for part in parts)
+    return "".join(text for text in texts if isinstance(text, str))
 
 
 def _load(problems: Any) -> list[Problem]:

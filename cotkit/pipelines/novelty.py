@@ -2,6 +2,7 @@
 
 - exact: the same words, whatever the case, spacing and punctuation
 - skeleton: the same words when every number, in digits or in words, is replaced
+  (in a text that holds a formula, its operators and brackets are words like others)
 - one word: a short skeleton in which one word is another, is missing or is elsewhere
 - near: Jaccard similarity of word triples, numbers replaced, at or above `near`; MinHash with locality-
   sensitive hashing (Broder 1997; Leskovec et al., Mining of Massive Datasets, ch. 3) finds the candidates,
@@ -20,6 +21,8 @@ from typing import Any
 
 _CJK = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"  # written without spaces: each character is a word
 _WORD = re.compile(rf"\d+(?:[.,:/]\d+)*|[{_CJK}]|[^\W\d_{_CJK}]+")
+_FORMULA = re.compile(r"[+*^=<>≤≥≠×÷−]|[\w)\]] [-/] [\w(\[]|[\d)\]][-/][\d(\[]|\b\d*[a-z][-/](?:\d|[a-z]\b)")
+_FORMULA_WORD = re.compile(rf"{_WORD.pattern}|\*\*|[<>=!]=|[-+*/^=<>≤≥≠×÷−()\[\]]")
 NUMBER_WORDS = frozenset(
     """
     one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen
@@ -33,7 +36,8 @@ _SHORT = 24  # words; in a longer text one changed word leaves enough triples fo
 
 
 def words_of(text: str) -> list[str]:
-    return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
+    text = unicodedata.normalize("NFKC", text).casefold()
+    return (_FORMULA_WORD if _FORMULA.search(text) else _WORD).findall(text)
 
 
 def skeleton_of(words: Sequence[str]) -> list[str]:

@@ -131,10 +131,10 @@ async def _planted(
 ) -> tuple[str, str, str] | None:
     """(kind, program, its answer) of the first planted error that changes the answer."""
     errors = [
-        (kinds.index(kind), rng.random(), kind, code) for kind, code in planted_errors(seed.solution_code)
+        (kinds.index(kind), rng.random(), kind, make) for kind, make in planted_errors(seed.solution_code)
     ]
-    for _, _, kind, code in sorted(errors)[:MOST_TRIED]:
-        wrong = await _printed(code, options)
+    for _, _, kind, make in sorted(errors)[:MOST_TRIED]:
+        wrong = await _printed(code := make(), options)
         if wrong is None:
             continue
         verdict = await acheck_answer(wrong, right, seed.answer_type, seed.tolerance)

@@ -8,7 +8,8 @@ another answer must be found out by running it.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 
 KINDS = ("constant", "operator", "off_by_one")
 _SWAPS = {
@@ -18,20 +19,29 @@ _SWAPS = {
 _BOUNDS = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt}
 
 
-def planted_errors(code: str) -> list[tuple[str, str]]:
-    """(kind, program) for every single change, in the order of the source; [] when it is no Python."""
+def planted_errors(code: str) -> list[tuple[str, Callable[[], str]]]:
+    """(kind, a function that writes the program) for every single change; [] when it is no Python.
+
+    Few of them are tried, and writing them all would take time that grows with the square of the program.
+    """
     try:
         tree = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError):
         return []
-    found = []
-    for node in ast.walk(tree):
-        for kind, name, new in _changes(node):
-            old = getattr(node, name)
-            setattr(node, name, new)
-            found.append((kind, ast.unparse(ast.fix_missing_locations(tree))))
-            setattr(node, name, old)
-    return found
+    return [
+        (kind, functools.partial(_with, tree, node, name, new))
+        for node in ast.walk(tree)
+        for kind, name, new in _changes(node)
+    ]
+
+
+def _with(tree: ast.Module, node: ast.AST, name: str, new: object) -> str:
+    old = getattr(node, name)
+    setattr(node, name, new)
+    try:
+        return ast.unparse(ast.fix_missing_locations(tree))
+    finally:
+        setattr(node, name, old)
 
 
 def _changes(node: ast.AST) -> Iterator[tuple[str, str, object]]:

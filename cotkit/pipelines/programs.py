@@ -19,6 +19,7 @@ from cotkit.problems import Problem
 from cotkit.verify import DAYS, FLOAT_NOISE, acheck_answer, arun_python, read_output
 
 LONGEST_ANSWER = 200  # characters
+LONGEST_PROGRAM = 100_000  # characters; parsing a longer one takes seconds in which every call stands still
 _FENCE = re.compile(r"```[ \t]*(\w*)[^\n]*\n(.*?)(?:\n[ \t]*```|\Z)", re.DOTALL)
 _NUMBER = r"[-+]?[$€£]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][-+]?\d+)?(?:/\d+)?"
 _ITEMS = r"[^,;:=\n]{1,30}(?:,[^,;:=\n]{1,30})+"
@@ -49,6 +50,8 @@ def read_program(reply: str) -> str | None:
 
 
 def _is_program(code: str) -> bool:
+    if len(code) > LONGEST_PROGRAM:
+        return False
     try:
         body = ast.parse(code).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -1,10 +1,11 @@
 """From a model's words to a question: what is taken off around it, and why a text is none.
 
-Nothing is judged here but the form. `read_question` peels what models write round a question and changes
-nothing in it: a corrupted question would pass all later steps, since they see no other. `fault_of` holds the
-rules of form of Self-Instruct (Wang et al. 2022, section 2.2, and its code: length, keywords, first
-character) and of Evol-Instruct's elimination (Xu et al. 2023, section 3.2: words of the prompt, nothing but
-stop words, an apology). What the seeds themselves do is refused by no rule that the user has not given.
+Nothing is judged here but the form. `read_question` peels the markup that models put round a question and
+changes nothing in it: a corrupted question would pass all later steps, since they see no other. What may be
+content stays. `fault_of` holds the rules of form of Self-Instruct (Wang et al. 2022, section 2.2, and its
+code: length, keywords, first character) and of Evol-Instruct's elimination (Xu et al. 2023, section 3.2:
+words of the prompt, nothing but stop words, an apology). What the seeds themselves do is refused by no rule
+that the user has not given.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ GATES: dict[str, Any] = {
     "near": 0.7,  # of Novelty: share of word triples that makes a near-duplicate
     "rouge_l": None,  # of Novelty: None = not looked at
     "new_words": 3,  # that a rewriting must add to its parent, numbers not counted
+    "rules": ("apology", "prompt_words"),  # it is none, and has no words of the prompt
 }
 ORIGINAL = {  # Self-Instruct's, its lengths but for "<= 3 words", which no question with numbers meets
     "max_words": 150,
@@ -33,25 +35,38 @@ ORIGINAL = {  # Self-Instruct's, its lengths but for "<= 3 words", which no ques
 }  # fmt: skip
 
 _LABEL = re.compile(
-    r"^[\s*_#>]{0,4}(?:(?:(?:sure|certainly|okay)\W{1,3})?here(?: is|'s)[^\n:]{0,80}:"
-    r"|(?:new |rewritten |next )*(?:problem|question|task)(?: statement)?\s*#?\d*\s*[:.)](?!\d)"
-    r"|\d{1,2}[.)](?=\s+\D))[\s*_]{0,4}",
+    r"[\s*_#>]{0,4}(?:(?:(?:sure|certainly|okay)\W{1,3})?here(?: is|'s)[^\n:]{0,60}"
+    r"\b(?:problem|question|task|version|rewriting|continuation|one)\b[^\n:]{0,40}:"
+    r"|(?:new |rewritten |next )?(?:problem|question|task)(?: statement)?\s{0,2}#?\d*(?: ?\([^()\n]{0,20}\))?"
+    r"[*_]{0,3}(?:[ \t]?[:.)](?!\d)|(?=\n))|\d{1,2}[.)](?=\s+\D)|<think>(?s:.*?)</think>)[\s*_]{0,4}",
     re.IGNORECASE,
 )
-_AFTER = re.compile(
-    r"\n\W{0,4}(?:(?:new |next )?(?:problem|question)\s*#?\d*\s*[:.)]|(?:the )?(?:final )?(?:answer|solution|"
-    r"explanation|code|program|reasoning)\b[^\n]{0,30}:|let's |to (?:solve|find|determine)\b|</?\w+>)"
-    r"|\n[ \t]*-{3,}[ \t]*(?=\n|$)",
+_LIST = re.compile(r"1([.)])\s(?s:.*)\n[ \t]*2\1")  # parts of one question, or several questions
+_AFTER = re.compile(  # labels and first words of a solution, and another problem
+    r"\n\W{0,4}(?:(?:new |next )?(?:problem|question)\s{0,2}#?\d*\s{0,2}[:.)]"
+    r"|(?:the )?(?:final |correct )?answer(?: is)?\W{0,3}:"
+    r"(?!\W*(?:round|give|use|express|as\b|in\b|to\b|with\b))"
+    r"|(?:the )?(?:final |correct )?answer is\W{0,4}\d|(?:solution|explanation|reasoning)(?: steps?)?\W{0,3}:"
+    r"|let's (?:solve|find|compute|calculate|think|break|start|see|denote|work)\b"
+    r"|to (?:solve|find|determine)\b[^\n.]{0,60}\b(?:we|you|i|first|let)\b"
+    r"|</(?:problem|question|answer|output)>)"
+    r"|\n[ \t]*-{3,}\s*\Z",
+    re.IGNORECASE,
+)
+_RULE = re.compile(r"\n[ \t]*-{3,}\Z")
+_WRAPPED = re.compile(
+    r"""\"([^"]*)"|“([^“”]*)”|`([^`]*)`|<(?:problem|question)>((?s:.*))</(?:problem|question)>""",
     re.IGNORECASE,
 )
 _EMPHASIS = re.compile(r"(?<![\w)\]*])\*\*(?=\S)([^*\n]+)(?<=\S)\*\*(?![\w(*])")  # words, and no power
 _ASKS = re.compile(
-    r"[?？]|(?:^|[.;:,!)\n]\s*|\b(?:and|then|please) )(?:find|compute|convert|calculate|determine"
+    r"[?？]|(?:^|[.!\n]\s{0,4})(?:how|what|which)\b"
+    r"|(?:^|[.;:,!)\n]\s{0,4}|\b(?:and|then|please) )(?:find|compute|convert|calculate|determine"
     r"|evaluate|give|state|list|solve|simplify|name|count|estimate|express|write|report|return|print|output|say|derive|prove|show"
-    r"|minimi[sz]e|maximi[sz]e)\b",
+    r"|minimi[sz]e|maximi[sz]e|pick|choose|identify|decide|work out|tell)\b",
     re.IGNORECASE,
 )
-_CODE_BLOCK = re.compile(r"^\s*```", re.MULTILINE)
+_CODE_BLOCK = re.compile(r"^[ \t]*```", re.MULTILINE)
 _PROMPT_WORDS = re.compile(
     r"\b(?:(?:given|rewritten|original|above|previous|seed|evolved) (?:problem|question|prompt)"
     r"|new (?:problem|prompt)\b|(?:rewrite|evolve) (?:the|this)\b)",
@@ -71,13 +86,15 @@ _APOLOGY_WORDS = 80  # an apology is a short text (Evol-Instruct's own limit)
 
 def read_question(text: str) -> str:
     """The question in a reply, without label, emphasis and what follows it; "" when there is none."""
-    text = text.strip()
-    while (match := _LABEL.match(text)) and match.end():
-        text = text[match.end() :]
-    end = next((end.start() for end in _AFTER.finditer(text) if _ASKS.search(text[: end.start()])), None)
-    text = _EMPHASIS.sub(r"\1", text[:end]).strip()
-    quoted = re.fullmatch(r'"([^"]*)"|“([^“”]*)”|`([^`]*)`', text)
-    return next(part for part in quoted.groups() if part is not None).strip() if quoted else text
+    text, begin = text.strip(), 0
+    while (match := _LABEL.match(text, begin)) and match.end() > begin and not _LIST.match(text, begin):
+        begin = match.end()
+    text = text[begin:].strip()
+    if wrapped := _WRAPPED.fullmatch(text):
+        text = next(part for part in wrapped.groups() if part is not None).strip()
+    if (asks := _ASKS.search(text)) and (after := _AFTER.search(text, asks.end())):
+        text = _RULE.sub("", text[: after.start()].rstrip())
+    return _EMPHASIS.sub(r"\1", text).strip()
 
 
 def situation_of(question: str) -> str:
@@ -94,11 +111,11 @@ def apologises(text: str) -> bool:
 def fault_of(question: str, gates: dict[str, Any], sources: Sequence[str]) -> tuple[str, str] | None:
     """(drop_reason, detail) of a text that is no question; `sources`: the questions it was made from."""
     words = words_of(question)
-    if apologises(question):
+    if "apology" in gates["rules"] and apologises(question):
         return "unparsed", "an apology instead of a question"
     if not _STOP_WORDS.sub("", " ".join(words)):
         return "unparsed", "nothing but stop words" if words else "the reply holds no question"
-    if found := _PROMPT_WORDS.search(question):
+    if "prompt_words" in gates["rules"] and (found := _PROMPT_WORDS.search(question)):
         return "copied", f"words of the prompt: {found[0]!r}"
     count = length_of(question)
     if not gates["min_words"] <= count <= gates["max_words"]:
@@ -131,6 +148,10 @@ def begins(question: str, start: str) -> bool:
     return re.match(start, question, re.IGNORECASE) is not None
 
 
+def breaks(question: str, rule: str) -> bool:
+    return apologises(question) if rule == "apology" else _PROMPT_WORDS.search(question) is not None
+
+
 def length_of(question: str) -> int:
     """Its words; of a script without spaces, its characters."""
     return max(len(question.split()), sum(word[0] > "\u3040" for word in words_of(question)))
@@ -155,16 +176,18 @@ def check_gates(
         raise ValueError(
             f"gates: min_words, max_words and new_words must be whole numbers in order, got {whole}"
         )
-    for name in ("keywords", "starts"):
+    for name in ("keywords", "starts", "rules"):
         if isinstance(gates[name], str):
             raise ValueError(f"gates: {name} must be a list")
+    if unknown := sorted(set(gates["rules"]) - set(GATES["rules"])):
+        raise ValueError(f"gates: unknown rules {unknown}; known: {', '.join(GATES['rules'])}")
     try:
         list(map(re.compile, gates["starts"]))
     except re.error as error:
         raise ValueError(f"gates: starts: {error.pattern!r} is no regular expression: {error}") from None
     gates["keywords"] = sorted(word.casefold() for word in gates["keywords"])
     notes = []
-    for name, held_by in (("keywords", has_word), ("starts", begins)):
+    for name, held_by in (("keywords", has_word), ("starts", begins), ("rules", breaks)):
         held = {rule: sum(held_by(seed, rule) for seed in seeds) for rule in gates[name]}
         if name not in given:
             gates[name] = [rule for rule, count in held.items() if not count]

@@ -133,7 +133,8 @@ def make_recipe(
         thresholds = Thresholds.parse(score_threshold, rule=rule)
     else:
         asked = {"max_iterations": max_iterations, "num_generations": num_generations}
-        asked["types"] = {problem.type for problem in problems if problem.type}
+        asked["types"] = {problem.type or "" for problem in problems}
+        asked["models"] = {generator.model}
         thresholds = Thresholds.for_judge(score_threshold, judge, rule, **asked)
     sampling = {"temperature": temperature, "top_p": top_p, "max_tokens": max_tokens}
     check_sampling({**sampling, "seed": seed}, None)

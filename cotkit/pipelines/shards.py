@@ -53,14 +53,13 @@ def run_shards(
     Raises RunError when shards failed: those that ended are kept, and the same call goes on.
     """
     _check(executor, shards, folder)
-    options = {**options, **_divided(options, shards)}
     parts: dict[int, list[Problem]] = {}
     for place, problem in enumerate(problems):
         parts.setdefault(shard_of(place) if shard_of else place % shards, []).append(problem)
     folders = {number: folder / "shards" / f"{number:04}" for number in parts}
     waiting = {
-        executor.submit(_one_shard, work, part, str(folders[number]), options): number
-        for number, part in parts.items()
+        executor.submit(_one_shard, work, part, str(folders[number]), {**options, **budgets}): number
+        for (number, part), budgets in zip(parts.items(), _divided(options, len(parts)), strict=True)
     }
     failed: dict[int, BaseException] = {}
     try:
@@ -105,11 +104,16 @@ def _check(executor: Any, shards: int, folder: pathlib.Path) -> None:
     kept.write_text(json.dumps({"shards": shards}) + "\n")
 
 
-def _divided(options: Mapping[str, Any], shards: int) -> dict[str, Any]:
+def _divided(options: Mapping[str, Any], shards: int) -> list[dict[str, Any]]:
+    """The budgets of each shard that has work; of calls and tokens the first ones get the remainder."""
     given = {name: options[name] for name in DIVIDED if options.get(name) is not None}
-    return {
-        name: value / shards if name == "budget_usd" else value // shards for name, value in given.items()
-    }
+    return [
+        {
+            name: value / shards if name == "budget_usd" else (value + shards - 1 - place) // shards
+            for name, value in given.items()
+        }
+        for place in range(shards)
+    ]
 
 
 def _as_they_end(futures: Mapping[Any, int]) -> Iterator[Any]:

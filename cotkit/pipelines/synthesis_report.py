@@ -37,10 +37,11 @@ def outcome_of(report: dict[str, Any]) -> str:
     kept, wanted = report["kept"], report["wanted"]
     lines = [f"{report['strategy']}: {kept} problems from {report['funnel'][0]['problems']} attempts"]
     if wanted is not None and kept < wanted:
-        why = report["stopped"] or f"{report['attempts']} attempts were allowed"
-        lines[0] += f", {wanted - kept} short of the {wanted} wanted ({why})"
+        lines[0] += f", {wanted - kept} short of the {wanted} wanted"
+        lines[0] += "" if report["stopped"] else f" ({report['attempts']} attempts were allowed)"
     elif wanted is not None and kept > wanted:
         lines[0] += f", {kept - wanted} more than wanted: synthesized_problems(run, all=True) has them too"
+    lines += [f"  stopped: {report['stopped']}"] if report["stopped"] else []
     steps = ((step["step"], step["problems"]) for step in report["funnel"])
     lines.append("  " + ", ".join(f"{step} {'not done' if n is None else n}" for step, n in steps))
     drops = ", ".join(f"{count} {reason}" for reason, count in report["drops"].items())

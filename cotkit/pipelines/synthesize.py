@@ -12,6 +12,7 @@ attempt stays, as in one process, and the other is `repeated` (what was rewritte
 from __future__ import annotations
 
 import functools
+import json
 import os
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,7 +30,7 @@ from cotkit.pipelines.synthesis_recipe import Recipe, check_whole, make_recipe
 from cotkit.pipelines.synthesis_report import facts, told
 from cotkit.problems import Problem, load_problems
 from cotkit.records import Row
-from cotkit.runs import Run, folder_name
+from cotkit.runs import Run, config_differences, dump_json, folder_name
 
 if TYPE_CHECKING:
     from cotkit.chat import ChatModel
@@ -88,7 +89,8 @@ def synthesize(
         and false-alarm rates stand in run.report["judge_calibration"]. 0 = none.
     seed: of every choice; temperature, top_p, max_tokens: of the question, over the generator's settings.
     program_timeout: seconds for one run of a program; allow_weak_isolation: see `run_python`.
-    run, resume: name or path of the run folder; "auto", "never" or "must". n and attempts may be raised.
+    run, resume: name or path of the run folder; "auto", "never" or "must". n and attempts may be raised;
+        fewer attempts than the folder holds are refused.
     budget_usd, budget_tokens, budget_calls, time_limit (s), use_cache, show: as for `distill`.
     executor, shards: `attempts` as so many shards on anything with concurrent.futures' `submit`, see
         docs/scaling.md. Each has a pool of its own; problems that two shards both have are `repeated`.
@@ -155,11 +157,13 @@ def _open(
     time_limit: float | None = None,
 ) -> Work:
     """The run, its folder open and nothing asked yet. `places`: the attempts of a shard; None = all."""
-    attempts, made = _attempts(n, attempts), Synthesizer(recipe)
+    config, made = recipe.describe(), Synthesizer(recipe)
+    run = run if run is not None else folder_name(recipe.strategy, config)
+    attempts = _attempts(n, attempts, 0 if places or resume == "never" else _held(run_folder(run), config))
     check_whole("calibrate_judge", calibrate_judge, 0)
     if recipe.strategy == "evol_instruct" and recipe.rounds > 1 and attempts <= recipe.lag:
         recipe.notes.append(f"lag={recipe.lag} of {attempts} attempts: no problem is rewritten a second time")
-    config, models = recipe.describe(), list({id(m): m for m in recipe.roles.values()}.values())
+    models = list({id(m): m for m in recipe.roles.values()}.values())
     budgets = {"budget_usd": budget_usd, "budget_tokens": budget_tokens, "budget_calls": budget_calls}
 
     async def beside() -> None:
@@ -169,7 +173,7 @@ def _open(
     work = Work(
         _places(recipe, attempts) if places is None else places,
         made.with_ledger,
-        run=run if run is not None else folder_name(recipe.strategy, config),
+        run=run,
         config=config,
         runtime={**budgets, "time_limit": time_limit, "n": n, "attempts": attempts},
         resume=resume,
@@ -183,14 +187,16 @@ def _open(
         enough=n,
         beside=beside,
     )
-    made.remember(Run(work.folder.path).records())
+    before = Run(work.folder.path)
+    made.remember(before.records())
+    made.calibration = before.report.get("judge_calibration")  # when this sitting tries the judge on nothing
     if places is not None:  # nobody waits for what other shards do
         for attempt in set(range(attempts)) - set(map(attempt_of, places)):
             made.pool.settle(attempt, None)
     return work
 
 
-def _attempts(n: int | None, attempts: int | None) -> int:
+def _attempts(n: int | None, attempts: int | None, held: int) -> int:
     for name, value in (("n", n), ("attempts", attempts)):
         if value is not None:
             check_whole(name, value, 1)
@@ -198,7 +204,21 @@ def _attempts(n: int | None, attempts: int | None) -> int:
         raise ValueError("say how much: n= accepted problems, attempts= tries, or both")
     if n is not None and attempts is not None and attempts < n:
         raise ValueError(f"attempts={attempts} cannot give n={n} problems")
-    return attempts or ATTEMPTS_EACH * n
+    if attempts is not None and attempts < held:
+        raise ValueError(
+            f"the run folder holds {held} attempts: give attempts={held} or more, or another run"
+        )
+    return attempts or max(ATTEMPTS_EACH * n, held)
+
+
+def _held(folder: pathlib.Path, config: dict[str, Any]) -> int:
+    """How many attempts a folder of this configuration has, up to its last one, in it or in its shards."""
+    config = json.loads(dump_json(config))
+    parts = [Run(path.parent) for path in [*folder.glob("config.json"), *folder.glob("shards/*/config.json")]]
+    rows = (
+        row for part in parts if not config_differences(part.config, config) for row in part.iter_records()
+    )
+    return max((attempt_of(row) + 1 for row in rows), default=0)
 
 
 def _places(recipe: Recipe, attempts: int) -> list[Problem]:
@@ -210,14 +230,16 @@ def _in_shards(asked: tuple, options: dict[str, Any], show: Show, executor: Any,
     """`asked`: seeds, strategy, generator and judge."""
     asked = (load_problems(asked[0]), *asked[1:])
     recipe, of_run = _recipe(*asked, options)  # checked before a worker starts
+    folder = run_folder(of_run.get("run") or folder_name(recipe.strategy, recipe.describe()))
+    held = 0 if of_run.get("resume") == "never" else _held(folder, recipe.describe())
     if of_run.get("n") is not None:
         raise ValueError("shards cannot count what the others accept: give attempts= in place of n=")
     together = 1 if recipe.strategy == "few_shot" else recipe.lag * recipe.rounds  # chains stay whole
     return run_shards(
         functools.partial(_shard, asked),
-        _places(recipe, _attempts(None, of_run.get("attempts"))),
+        _places(recipe, _attempts(None, of_run.get("attempts"), held)),
         executor,
-        run_folder(of_run.get("run") or folder_name(recipe.strategy, recipe.describe())),
+        folder,
         shards,
         {name: value for name, value in options.items() if name != "run"},
         shard_of=lambda attempt: attempt // together % shards,

@@ -13,7 +13,7 @@ from cotkit.runs.folder import (
     rows_frame,
 )
 from cotkit.runs.journal import Journal, dump_json, read_lines, write_json, write_lines
-from cotkit.runs.labels import LABELS, add_label, labels_frame, read_labels
+from cotkit.runs.labels import LABELS, add_label, is_about, labels_frame, read_labels
 from cotkit.runs.validate import FileProblem, validate_file
 from cotkit.runs.views import Example, View, label_view, pair_view, sft_view
 
@@ -35,6 +35,7 @@ __all__ = [
     "dump_json",
     "export_rows",
     "folder_name",
+    "is_about",
     "label_view",
     "labels_frame",
     "open_run",

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 Resume = Literal["auto", "never", "must"]
 SYNC_S = 5.0  # at most this much work is lost to a power cut (to kill -9: none)
 _JOURNALS = ("rows.jsonl", "drops.jsonl")
-_FILES = ("config.json", "report.json", *_JOURNALS)
+_FILES = ("config.json", "report.json", "labels.jsonl", *_JOURNALS)
 
 
 class RunError(ValueError):

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cotkit.records import Row
-from cotkit.runs import LABELS, Run, add_label, read_labels, read_lines, write_lines
+from cotkit.runs import LABELS, Run, add_label, is_about, read_labels, read_lines, write_lines
 
 VERDICTS = {True: "right", False: "wrong", None: "undecided"}
 SORTS = ("input order", "score", "length", "iterations", "time")
@@ -82,8 +82,8 @@ class TraceSet:
     place: int = 0
 
     def __post_init__(self) -> None:
-        self.lines = sorted(_index(self.run), key=lambda line: line.index)
         self.labels = read_labels(self.run)
+        self.lines = sorted(_index(self.run, self.labels), key=lambda line: line.index)
         self.apply()
 
     def apply(self, **changes: Any) -> None:
@@ -114,8 +114,11 @@ class TraceSet:
 
     def say(self, candidate: int, label: str, note: str = "") -> None:
         """Labels a candidate of the problem that is looked at; written beside the run at once."""
-        add_label(self.run, self.chosen[self.place].id, candidate, label, note)
-        self.labels = read_labels(self.run)
+        row = self.row
+        if not 0 <= candidate < len(row.candidates):
+            raise ValueError(f"problem {row.id!r} has no candidate {candidate}; it has {len(row.candidates)}")
+        said = add_label(self.run, row.id, candidate, label, note, trace=row.candidates[candidate].trace)
+        self.labels[row.id, candidate] = said
 
     def export(self, path: str | os.PathLike[str]) -> pathlib.Path:
         """The chosen problems, whole rows, as JSON lines."""
@@ -145,10 +148,15 @@ class TraceSet:
             return file.read(line.end - line.start)
 
 
-def _index(run: Run) -> Iterable[Line]:
+def _index(run: Run, labels: dict[tuple[str, int], dict[str, Any]]) -> Iterable[Line]:
+    """The lines; takes out labels about other traces than stand there now."""
     for name in ("rows.jsonl", "drops.jsonl"):
         start = 0
         for record, end in read_lines(run.path / name):
+            for number, candidate in enumerate(record.get("candidates", [])):
+                key = record["id"], number
+                if key in labels and not is_about(labels[key], candidate.get("trace", "")):
+                    del labels[key]
             yield _line(record, name, start, end)
             start = end
 

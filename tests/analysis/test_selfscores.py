@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import math
 
 import pandas
@@ -140,7 +141,7 @@ def test_runs_of_different_judges_are_not_put_together(tmp_path):
         with RunFolder(tmp_path / name, {"judge": {"name": name}}) as folder:
             for made in make_rows(6, endpoint_fails=0):
                 folder.append(made)
-    with pytest.raises(ValueError, match=r"not judged alike \(one, two\)"):
+    with pytest.raises(ValueError, match=r"not judged alike \(one, two\): they differ in name"):
         scored_frame([tmp_path / "one", tmp_path / "two"])
     assert scored_frame([tmp_path / "one"]).attrs["judge"] == {"name": "one"}
 
@@ -177,11 +178,12 @@ def test_a_wrong_value_is_named_by_file_and_line(name, content, says, tmp_path):
     assert f"{path}, {says}" in str(caught.value)
 
 
-def test_rows_that_no_longer_stand_as_in_their_file_are_named_by_their_place(tmp_path):
+def test_rows_are_named_by_their_line_wherever_they_stand_now(tmp_path):
     (tmp_path / "rows.csv").write_text("id,correct,score_a\na,1,0.5\nb,1,high\n")
     frame = scored_frame(tmp_path / "rows.csv")
-    for changed in (frame.iloc[::-1], frame[1:], frame[1:].reset_index(drop=True)):
-        with pytest.raises(ValueError, match=r"^row 0, column 'score_a'"):
+    by_score = frame.sort_values("score_a", ascending=False, ignore_index=True)
+    for changed in (frame.iloc[::-1], frame[1:], frame[1:].reset_index(drop=True), by_score):
+        with pytest.raises(ValueError, match=r"rows.csv, line 3, column 'score_a'"):
             tune_thresholds(changed)
 
 
@@ -191,6 +193,7 @@ def labelled(tmp_path):
     the verifier does, and was unsure of one."""
     with RunFolder(tmp_path / "run", {"judge": {"name": "steps"}}) as folder:
         for made in make_rows(80, seed=3, judge_power=0.5, endpoint_fails=0):
+            made.problem += f" ({made.id})"
             folder.append(made)
     run = open_run(tmp_path / "run")
     said = {}
@@ -256,3 +259,97 @@ def test_failed_answers_and_judgements_are_on_the_data_card():
     card = tune_thresholds(candidates_frame(rows), resamples=2).data_card.set_index("item")["value"]
     assert card["traces without an answer"] == 8 and card["judge failed"] == 2
     assert card["judge failed: its answer could not be read"] == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("id,correct,score_a\na,1,0.5,\nb,0,0.5,\n", "line 2 has 4 fields, the header 3"),
+        ("id,correct,score_a\na,1,0.5\nb,0\n", "line 3 has 2 fields, the header 3"),
+        ("id,correct,score_a,score_a\na,1,0.5,0.1\n", "names 'score_a' twice"),
+    ],
+)
+def test_a_csv_whose_lines_do_not_fit_its_header_is_refused(content, says, tmp_path):
+    (tmp_path / "F.CSV").write_text(content)
+    for given in (tmp_path / "F.CSV", [str(tmp_path / "F.CSV")]):
+        with pytest.raises(ValueError, match=says):
+            scored_frame(given)
+
+
+def test_long_ids_of_jsonl_keep_their_digits_and_blank_ones_are_refused(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    ids = [2**60, 2**60 + 1, 7.0, 0.5]
+    path.write_text("".join(json.dumps({"id": i, "correct": True, "score_a": 0.5}) + "\n" for i in ids))
+    assert scored_frame(path)["id"].tolist() == [str(2**60), str(2**60 + 1), "7", "0.5"]
+    path.write_text('{"id": "p1", "correct": 1, "score_a": 1}\n{"id": " ", "correct": 1, "score_a": 1}\n')
+    with pytest.raises(ValueError, match="line 2, column 'id'"):
+        tune_thresholds(path)
+
+
+def saved(path, rows, judge=None):
+    with RunFolder(path, {"judge": judge or {"name": "j"}}) as folder:
+        for made in rows:
+            folder.append(made)
+    return open_run(path)
+
+
+def asked(id, text, trace="t"):
+    made = row(0, [candidate(True, scores={"a": 0.5}, trace=trace)])
+    made.id, made.problem = id, text
+    return made
+
+
+def test_problems_of_several_runs_are_told_apart_by_their_text_where_ids_are_not_unique(tmp_path):
+    first = saved(tmp_path / "a", [asked("0", "one?"), asked("1", "two?")])
+    other = saved(tmp_path / "b", [asked("0", "three?"), asked("1", "four?")])
+    shifted = saved(tmp_path / "c", [asked("0", "two?"), asked("1", "five?")])
+    assert scored_frame(first)["id"].tolist() == ["0", "1"]
+    assert scored_frame([first, other])["id"].nunique() == 4
+    assert scored_frame([first, shifted])["id"].nunique() == 3
+    with pytest.raises(ValueError, match="given twice"):
+        scored_frame([first, tmp_path / "a"])
+    with pytest.raises(ValueError, match="differ in prompt"):
+        scored_frame([first, saved(tmp_path / "d", [asked("0", "x")], {"name": "j", "prompt": 1})])
+    assert (
+        len(scored_frame([first, saved(tmp_path / "e", [asked("9", "x")], {"name": "j", "endpoint": 1})]))
+        == 3
+    )
+
+
+def test_a_label_holds_for_the_trace_it_was_given_to(tmp_path):
+    run = saved(tmp_path / "a", [asked("0", "one?"), asked("1", "two?")])
+    for id in ("0", "1"):
+        add_label(run, id, 0, "good", by="ann")
+    add_label(run, "1", 0, "bad", by="bob")
+    with pytest.raises(ValueError, match="no candidate 3"):
+        add_label(run, "1", 3, "bad")
+    assert scored_frame(run)["person"].tolist() == [True, False]
+    rows = [asked("0", "one?", "another"), asked("2", "two?")]
+    (tmp_path / "a" / "rows.jsonl").write_text("")
+    (tmp_path / "a" / "drops.jsonl").write_text("".join(r.model_dump_json() + "\n" for r in rows))
+    frame = scored_frame(run)
+    assert frame["person"].isna().all()
+    assert frame.attrs["labels"]["labels are about other traces, not used"] == 1
+    assert frame.attrs["labels"]["labels of traces that are not there, not used"] == 1
+    with RunFolder(tmp_path / "a", {"judge": None}, resume="never"):
+        pass
+    assert (tmp_path / "a" / "superseded" / "1" / "labels.jsonl").is_file()
+    assert not (tmp_path / "a" / "labels.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    "line", ['{"id": "0", "candidate": 0}', "5", '{"id": "0", "candidate": "0", "label": "good"}',
+             '{"id": "0", "candidate": 0, "label": "Good"}'],
+)  # fmt: skip
+def test_a_label_that_is_none_is_named_by_its_line(line, tmp_path):
+    run = saved(tmp_path / "a", [asked("0", "one?")])
+    (tmp_path / "a" / "labels.jsonl").write_text(line + "\n")
+    with pytest.raises(ValueError, match=r"labels.jsonl, line 1"):
+        scored_frame(run)
+
+
+def test_persons_who_differ_are_counted(tmp_path):
+    run = saved(tmp_path / "a", [asked("0", "one?")])
+    add_label(run, "0", 0, "good", by="ann")
+    add_label(run, "0", 0, "bad", by="bob")
+    assert scored_frame(run).attrs["labels"]["labels on which persons differ, the last word is taken"] == 1

@@ -125,7 +125,12 @@ def test_the_cheapest_mix_for_each_target(physics):
     assert recommend(physics, 100, hard_share=0.3).text == hard.text  # the same seed, the same answer
 
 
-@pytest.mark.parametrize("target", [{"n": 0}, {"hard_share": 1.2}, {"diversity": -1}])
+@pytest.mark.parametrize(
+    "target",
+    [{"n": n} for n in (0, 2.5, True, "3", math.inf, math.nan)]
+    + [{"hard_share": share} for share in (1.2, math.nan, "0.5")]
+    + [{"diversity": floor} for floor in (-1, math.nan, math.inf, None)],
+)
 def test_a_target_that_is_none_is_refused(physics, target):
     with pytest.raises(ValueError, match="no target"):
         recommend(physics, **target)
@@ -158,6 +163,61 @@ def test_attempts_that_an_endpoint_failed_are_no_failure_of_the_strategy():
     line = found.reliability.iloc[0]
     assert (line["attempts"], line["failed"], line["accepted_share"]) == (80, 20, 1.0)
     assert any("20 attempts of few_shot" in note for note in found.notes)
+
+
+def judged(rows, fails):
+    """The same attempts where the judge of those that came to it fails at `fails(index)`."""
+    for row in rows:
+        if row.accepted and fails(row.index):
+            row.accepted, row.drop_reason, row.retryable = False, "judge_failed", True
+    return rows
+
+
+def test_a_judge_that_failed_feigns_no_difference():
+    up, half, down = (attempts("few_shot", 60, 0.6) for _ in range(3))
+    runs = {"up": up, "half": judged(half, lambda i: i % 2), "down": judged(down, lambda i: True)}
+    found = compared(runs)
+    table = found.reliability.set_index("strategy")
+    assert abs(table["accepted_share"]["half"] - table["accepted_share"]["up"]) < 1e-9
+    assert math.isnan(table["accepted_share"]["down"]) and table["accepted_share_low"]["down"] == 0
+    assert (table["accepted_share_high"] == table["accepted_share_high"]["up"]).all()
+    assert table["cut_off"]["down"] == table["failed"]["down"] == table["accepted"]["up"]
+    gaps = found.differences.set_index(["first", "second"])
+    assert gaps.loc[("up", "half"), "difference"] == pytest.approx(0)
+    assert gaps.loc[("up", "half"), "difference_low"] < 0 < gaps.loc[("up", "half"), "difference_high"]
+    text = "\n".join(found.findings())
+    assert "down against" not in text and "against down" not in text and "nan" not in text
+    assert "half against up: +0 points" in text or "half against up: -0 points" in text
+    assert f"{table['cut_off']['down']} attempts of down were cut off" in text
+    lines = found.funnel[found.funnel["strategy"] == "down"].set_index("step")
+    assert lines["reasons"]["accepted"] == {"judge_failed": table["cut_off"]["down"]}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_shares_with_faults_in_the_middle_are_near_the_true_ones_and_their_intervals_hold_them(seed):
+    rng, rows = np.random.default_rng(seed), attempts("few_shot", 2000, 0.7, seed=seed)
+    for row in rows:  # four in ten die at the program, whatever would have become of them
+        passed = row.metadata["synthesis"]["passed"]
+        if len(passed) >= 3 and rng.random() < 0.4:
+            row.metadata["synthesis"]["passed"] = passed[:3]
+            row.accepted, row.drop_reason, row.retryable = False, "sandbox_failed", True
+    line = reliability({"few_shot": rows}, {"few_shot": {}}).iloc[0]
+    assert abs(line["accepted_share"] - 0.7) < 0.035
+    assert line["accepted_share_low"] < 0.7 < line["accepted_share_high"]
+
+
+def test_runs_that_share_no_seed_have_no_paired_difference():
+    runs = {"a": attempts("a", 40, 0.9), "b": attempts("b", 40, 0.2, seed_ids=["other"])}
+    found = compared(runs)
+    assert found.differences["difference"].isna().all() and "b against a" not in "\n".join(found.findings())
+
+
+def test_unlike_runs_are_not_ranked_in_silence():
+    runs = {"few_shot": attempts("few_shot", 60, 0.9)}
+    found = compared(runs, unlike=["The runs differ in their votes."])
+    assert found.notes[0] == "The runs differ in their votes."
+    assert recommend(found).text.startswith("Not a ranking of strategies")
+    assert recommend(found).text.endswith("The runs differ in their votes.")
 
 
 def test_unequal_attempts_and_unfinished_runs_are_said():

@@ -461,3 +461,47 @@ def test_scores_that_no_threshold_is_wanted_of_are_described_alike(report):
     frame, columns = scored(400, 3, iterations=2), list(report.scores["score"])
     rows, scores, agreement = analysis.describe_scores(frame, columns, resamples=20)
     assert rows.equals(report.rows) and scores.equals(report.scores) and agreement.equals(report.agreement)
+
+
+def test_few_tuned_problems_among_many_are_all_three_parts():
+    many, few = scored(400, 1), scored(10, 6).assign(iteration=1)
+    frame = pd.concat([many, few.assign(id="x" + few["id"])])
+    for seed in range(20):
+        rows = analysis.describe_scores(frame, ["score_form"], iteration=1, seed=seed, resamples=2)[0]
+        parts = rows[rows["tuned"]].groupby("split")["problem"].nunique()
+        assert parts.to_dict() == {"tune": 4, "certify": 4, "report": 2}
+
+
+def test_a_column_that_names_the_annotator_is_no_label():
+    frame = scored(60, 1).assign(person="alice", q=lambda f: f["id"])
+    frame.loc[3, "id"] = None
+    assert cotkit.tune_thresholds(frame, group="q", **FAST).record["audit"] is None
+    audit = cotkit.tune_thresholds(frame.assign(person=True), group="q", **FAST)
+    assert "person calls none of these traces wrong" in " ".join(audit.findings())
+    assert "verifier_errors=" not in " ".join(audit.findings())
+
+
+@pytest.mark.parametrize(
+    "score", [1j, 10**400, pd.Timestamp("2026-01-01"), pd.Timestamp("2026-01-01").date()]
+)
+def test_what_is_no_score_is_named(score):
+    frame = scored(60, 1, power=(2.0,)).astype({"score_correctness": object})
+    frame["score_correctness"] = [score, *frame["score_correctness"][1:]]
+    for given in (frame, frame.assign(score_correctness=[score] * 60)):
+        with pytest.raises(ValueError, match="row 0, column 'score_correctness'"):
+            cotkit.tune_thresholds(given, **FAST)
+
+
+def test_ids_that_differ_in_blanks_are_one_problem_and_no_column_is_refused():
+    frame = scored(60, 2)
+    frame.loc[::2, "id"] += " "
+    assert cotkit.tune_thresholds(frame, **FAST).record["n"]["problems"] == 60
+    with pytest.raises(ValueError, match="no column ''"):
+        cotkit.tune_thresholds(frame, group="")
+    for nothing in (None, {}):
+        with pytest.raises(TypeError, match="what is read must be"):
+            cotkit.tune_thresholds(nothing)
+
+
+def test_the_curve_calls_only_the_chosen_rule_certified(report):
+    assert set(report.curve.loc[report.curve["certified"], "rule"]) == {report.record["rule"]}

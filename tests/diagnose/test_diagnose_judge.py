@@ -11,7 +11,8 @@ from mock_server import Reply
 import cotkit
 from cotkit import ChatModel, LLMJudge, RewardModelJudge, StepJudge
 from cotkit.pipelines.diagnose import PROBES
-from cotkit.records import Candidate, Row, Verdict
+from cotkit.records import Candidate, Judgement, Row, Verdict
+from cotkit.runs import RunFolder
 
 PROBLEMS = 8
 SCORINGS = 1 + 3 + len(PROBES)
@@ -273,3 +274,36 @@ def test_what_cannot_be_compared_is_refused_before_any_call(tmp_path):
         cotkit.compare_traces(ROWS, model, run=tmp_path / "run")
     with pytest.raises(ValueError, match="pairs must be"):
         cotkit.compare_traces(PAIRS, model, pairs=0, run=tmp_path / "run")
+
+
+def test_scores_of_another_judge_of_the_same_name_are_not_this_ones(tmp_path):
+    constant = {0.2: (lambda p, t: 0.2), 1.0: (lambda p, t: 1.0)}
+    judges = [RewardModelJudge(constant[x], scale=(0, 1 + n), name="j") for n, x in enumerate((0.2, 1.0))]
+    assert judges[0].describe() != judges[1].describe()
+    with RunFolder(tmp_path / "r", {"judge": json.loads(json.dumps(judges[0].describe()))}) as folder:
+        for number in range(8):
+            made = row(number)
+            made.candidates[0].judgement = Judgement(scores={"reward": 0.2}, judge="j")
+            folder.append(made)
+    run = cotkit.open_run(tmp_path / "r")
+    for judge, mean in zip(judges, ("mean score 0.20", "mean score 0.50"), strict=True):
+        found = cotkit.diagnose_judge(run, judge, probes={}, show="none")
+        assert any(mean in sentence for sentence in found.findings())
+
+
+def test_pairs_of_which_one_order_failed_say_nothing_of_a_place(serve, tmp_path):
+    def fails(request):
+        good_first = request.user.index("GOOD") < request.user.index("BAD")
+        return json.dumps({"reason": "", "better": "first"}) if good_first else Reply(status=400)
+
+    model = ChatModel("mock", serve(fails).base_url, max_retries=0)
+    found = cotkit.compare_traces(PAIRS[:10], model, run=tmp_path / "run", show="none")
+    assert found.table["n"].tolist() == [0, 0, 0]
+    assert "measured: 0 of 10" in found.findings()[0]
+
+
+def test_two_traces_of_one_text_are_no_pair(tmp_path):
+    made = pair_row(1, mixed=True)
+    made.candidates[1].trace = made.candidates[0].trace
+    with pytest.raises(ValueError, match="two different traces"):
+        cotkit.compare_traces([made], ChatModel("mock", "http://127.0.0.1:9/v1"), run=tmp_path / "run")

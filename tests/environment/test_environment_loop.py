@@ -35,6 +35,8 @@ class Scripted(Verifier):
     async def averify(self, problem, text, *, truncated=False, ledger=None):
         if text == "crash":
             raise RuntimeError("the verifier broke")
+        if text == "cancel":
+            raise asyncio.CancelledError
         if text == "exit":
             raise SystemExit(1)
         correct = {"right": True, "wrong": False}.get(text)
@@ -42,13 +44,13 @@ class Scripted(Verifier):
 
 
 def test_one_failure_touches_no_other_reward():
-    said = ["right", "crash", "wrong", "right", "timeout", "exit", "ellipsis", "error"]
-    env = Environment(problems(8), Scripted(), batch=8)
+    said = ["right", "crash", "wrong", "right", "timeout", "exit", "ellipsis", "error", "cancel"]
+    env = Environment(problems(9), Scripted(), batch=9)
     env.reset()
     steps = env.step(said)
-    assert [step.reward for step in steps] == [1.0, None, 0.0, 1.0, None, None, None, None]
+    assert [step.reward for step in steps] == [1.0, None, 0.0, 1.0, None, None, None, None, None]
     assert [step.outcome for step in steps] == [
-        "right", "error", "wrong", "right", "timeout", "error", "undecidable", "error",
+        "right", "error", "wrong", "right", "timeout", "error", "undecidable", "error", "error",
     ]  # fmt: skip
     assert steps[1].verdict.reason == "RuntimeError: the verifier broke" and all(s.done for s in steps)
 
@@ -103,7 +105,7 @@ def test_steps_out_of_turn_are_refused():
     with pytest.raises(RuntimeError, match=r"reset\(\)"):
         env.step(["a", "b"])
     drawn = env.reset()
-    for wrong in (["a"], ["a", "b", "c"], "ab"):
+    for wrong in (["a"], ["a", "b", "c"], "ab", None, iter(["a"])):
         with pytest.raises(ValueError, match="list of 2 completions"):
             env.step(wrong)
     with pytest.raises(TypeError, match="a completion must be a text, got None"):
@@ -282,6 +284,30 @@ def test_one_odd_completion_never_ends_a_training_step():
         0.0,
         1.0,
     ]
+
+
+@pytest.mark.parametrize(
+    ("odd", "reward"),
+    [
+        ([r"\boxed{0}"], 1.0),
+        ([{"content": [r"\boxed{0}"]}], 1.0),
+        ({"role": "assistant", "content": r"\boxed{0}"}, 1.0),
+        (None, 0.0),
+        ([None], 0.0),
+        ([{"content": [None]}], 0.0),
+        ([{"content": [{"type": "text", "text": 3}]}], 0.0),
+        ([{"content": 5}], 0.0),
+        ([{"content": {"text": "x"}}], 0.0),
+        (7, 0.0),
+        (b"x", 0.0),
+    ],
+)
+def test_what_holds_no_text_is_an_empty_completion(odd, reward):
+    items = problems(2)
+    given = Environment(items).as_trl_reward()(
+        prompts=["x"] * 2, completions=[odd, r"\boxed{2}"], id=["p0", "p1"]
+    )
+    assert given == [reward, 1.0]
 
 
 def test_trl_is_told_what_its_data_set_lacks():

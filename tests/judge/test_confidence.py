@@ -37,7 +37,7 @@ def judge(serve, reply, **options) -> ConfidenceJudge:
         ({"Yes": 0.6, "No": 0.2}, 0.75),
         ({"No": 0.9, "Yes": 0.1}, 0.1),
         ({" yes": 0.3, "Yes": 0.3, "NO": 0.1, "no.": 0.1}, 0.75),  # all spellings together
-        ({"Yes": 0.5}, 1.0),
+        ({"Yes": 0.5, "Maybe": 0.5}, 1.0),
         ({"No": 0.5, "Maybe": 0.5}, 0.0),
         ({"Yesterday": 0.5, "yes": 0.1, "Note": 0.2, "no": 0.3}, 0.25),  # words that only begin alike
     ],
@@ -50,8 +50,10 @@ def test_only_the_first_token_counts():
     assert p_yes(likely(No=0.8, Yes=0.2) + likely(Yes=1.0)) == pytest.approx(0.2)
 
 
-def test_an_endpoint_that_reports_no_alternatives_gives_its_own_token():
-    assert p_yes([{"token": "Yes", "logprob": -0.1, "top_logprobs": []}]) == 1.0
+@pytest.mark.parametrize("top", [[], [{"token": "Yes", "logprob": -0.6}]])
+def test_an_endpoint_that_reports_no_alternatives_gives_no_probability(top):
+    with pytest.raises(ValueError, match="needs an endpoint that gives top_logprobs"):
+        p_yes([{"token": "Yes", "logprob": -0.6, "top_logprobs": top}])
 
 
 def test_one_call_of_one_token_that_never_shows_the_reference(serve):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import warnings
 from types import SimpleNamespace
 
@@ -11,6 +12,7 @@ import numpy
 import pytest
 
 from cotkit.judge import JudgePanel, StepJudge, Thresholds
+from cotkit.rules import seal
 
 NAMES = ("correctness", "clarity", "completeness")
 GOOD = {"correctness": 0.9, "clarity": 0.8, "completeness": 0.7}
@@ -166,11 +168,16 @@ TUNED = {
     "judge": {"names": ["steps"], "description": json.loads(json.dumps(STEPS.describe()))},
     "valid_for": {"iteration": [0], "task": "arithmetic"},
 }
+TUNED["seal"] = seal(TUNED)
 LEARNED = {"weights": {"steps": 4.0, "consistency": 1.0}, "intercept": -3.0}
 
 
+def sealed(**changed):
+    return {**TUNED, **changed} | {"seal": seal({**TUNED, **changed})}
+
+
 def tuned(**changed):
-    return Thresholds.for_judge({**TUNED, **changed}, STEPS)
+    return Thresholds.for_judge(sealed(**changed), STEPS)
 
 
 @pytest.mark.parametrize(
@@ -279,12 +286,34 @@ def test_another_prompt_is_another_judge_and_another_address_is_not():
             "tuned on problems of type algebra, geometry; this run also has logic",
         ),
         ({}, {"types": {"logic"}}, "tuned on problems of type arithmetic; this run also has logic"),
+        ({}, {"types": {""}}, "this run also has (none given)"),
+        ({"valid_for": {"models": ["a"]}}, {"models": {"b"}}, "tuned on traces of a; this run's are of b"),
     ],
 )
 def test_what_the_certificate_does_not_cover_warns_and_is_recorded(changed, options, says):
-    with pytest.warns(UserWarning, match=says):
-        found = Thresholds.for_judge({**TUNED, **changed}, STEPS, **options)
+    with pytest.warns(UserWarning, match=re.escape(says)):
+        found = Thresholds.for_judge(sealed(**changed), STEPS, **options)
     assert [says in warning for warning in found.describe()["certificate"]["warnings"]] == [True]
+
+
+@pytest.mark.parametrize(
+    "edited",
+    [
+        {"thresholds": {"steps": 0.1, "consistency": 0.75}},
+        {"dimensions": ["steps", "consistency", "form"]},
+        {"target_precision": 0.99},
+        {"seal": None},
+    ],
+)
+def test_a_file_that_was_edited_by_hand_is_not_believed_to_be_certified(edited):
+    with pytest.warns(UserWarning, match="edited by hand"):
+        found = Thresholds.for_judge({**TUNED, **edited}, STEPS)
+    assert found.certificate["certified"] is False
+
+
+def test_a_file_with_a_byte_order_mark_is_read(tmp_path):
+    (tmp_path / "t.json").write_text(json.dumps(TUNED), encoding="utf-8-sig")
+    assert Thresholds.for_judge(tmp_path / "t.json", STEPS).certificate["certified"] is True
 
 
 def test_what_the_certificate_covers_does_not_warn():
@@ -318,6 +347,19 @@ def test_what_the_certificate_covers_does_not_warn():
         ({**TUNED, "schema_version": 99}, "schema_version 99"),
         ({name: value for name, value in TUNED.items() if name != "schema_version"}, "schema_version None"),
         ({**TUNED, "judge": None}, "is not what tune_thresholds"),
+        ({**TUNED, "dimensions": None}, "field dimensions"),
+        ({**TUNED, "dimensions": [["a"]]}, "field dimensions.0"),
+        ({**TUNED, "valid_for": [1]}, "field valid_for"),
+        ({**TUNED, "valid_for": {"types": "algebra"}}, "field valid_for.types"),
+        ({**TUNED, "valid_for": {"iteration": 0}}, "field valid_for.iteration"),
+        ({**TUNED, "n": "x"}, "field n"),
+        ({**TUNED, "n": {"traces_a_problem": None}}, "field n.traces_a_problem"),
+        ({**TUNED, "unlabelled": {"x": 1}}, "field unlabelled"),
+        ({**TUNED, "judge": {"names": [], "description": "text"}}, "field judge.description"),
+        ({**TUNED, "certified": "false"}, "field certified"),
+        ({**TUNED, "target_precision": 5}, "field target_precision"),
+        ({**TUNED, "rule": "mean", "thresholds": 0.5, "weights": [1, 2]}, "field weights"),
+        ({**TUNED, "rule": "logistic", "thresholds": 5, **LEARNED}, "can never be met"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_refused(given, says):

@@ -149,3 +149,19 @@ def test_a_model_without_verdicts_and_rows_that_are_problems_of_their_own_do_not
     numbers = numbers_of(execute_notebook("threshold_tuning", parameters, tmp_path / "reports"))
     assert "20 of 140 scored traces have no verdict" in said(numbers)
     assert "AUC of score_a by model: m0" in said(numbers)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"target_precision": 90}, "target_precision must lie between 0 and 1"),
+        ({"diagnose": ["stepp"]}, "did you mean 'step'"),
+        ({"score_columns": ["score_step"]}, "no column 'score_step'"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_anything_is_asked(wrong, says, serve, tmp_path):
+    server = serve(script)
+    who = {"model": "mock", "base_url": server.base_url, "run_name": str(tmp_path / "run")}
+    with pytest.raises(Exception, match=says):
+        execute_notebook("threshold_tuning", {**who, **wrong}, tmp_path / "reports")
+    assert server.calls == 0 and not (tmp_path / "run").exists()

@@ -54,6 +54,24 @@ def test_the_papers_physics_rates_come_out_within_their_intervals_and_in_order(m
     ).all()
 
 
+def test_what_runs_differ_in_beside_the_strategy_is_said_by_name(made, serve, tmp_path):
+    runs = made(12, names=["few_shot", "self_instruct"])
+    assert Comparison(runs, seeds=seeds()).result().unlike == []  # a strategy's own gates are no difference
+    other = ChatModel("other", base_url=serve(strategy_script("few_shot")).base_url)
+    options = {"attempts": 12, "calibrate_judge": 0, "show": "none", "run": tmp_path / "odd", "seed": 3}
+    options |= {"temperature": 0.5, "gates": {"near": 0.5}}
+    runs["odd"] = cotkit.synthesize(seeds()[:6], "few_shot", other, None, **options)
+    found = cotkit.compare_strategies(runs, seeds=seeds()[:6])
+    said = "\n".join(found.unlike)
+    for part in ("seeds or their order", "gate near", "sampling", "model of the generator"):
+        assert f"differ in their {part} (few_shot " in said
+    assert "differ in their model of the judge (few_shot mock" in said and "odd none)" in said
+    assert "votes" not in said and "prompt" not in said
+    assert "6 of the 12 seeds of few_shot are not among those compared with" in said
+    assert set(found.unlike) <= set(found.findings())
+    assert "Not a ranking" in cotkit.analysis.recommend(found, 10).text
+
+
 def test_difficulty_comes_from_the_solver_with_equal_k_and_a_second_call_asks_nothing(made, serve, tmp_path):
     runs, server = made(60, judge=False), serve(solver_script())
     other = serve(solver_script(dict.fromkeys(SOLVED, 0.97)))

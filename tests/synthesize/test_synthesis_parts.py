@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import pathlib
 import random
+import time
 
 import pytest
 
@@ -121,6 +122,16 @@ def test_min_hash_misses_hardly_any_pair_that_the_exact_similarity_finds(near):
         ("Problem 4: -5 + $x$ is what?", "-5 + $x$ is what?"),
         ("Find x in x + 3 = 5.\n\nAnswer: 2", "Find x in x + 3 = 5."),
         ('"Tom has 3 hats. How many?"', "Tom has 3 hats. How many?"),
+        ("# Problem\nTom has 3 hats. How many?", "Tom has 3 hats. How many?"),
+        ("Problem 3\nTom has 3 hats. How many?", "Tom has 3 hats. How many?"),
+        ("*Problem*: Tom has 3 hats. How many?", "Tom has 3 hats. How many?"),
+        ("Rewritten problem (harder): Tom has 3 hats. How many?", "Tom has 3 hats. How many?"),
+        ("<question>Tom has 3 hats. How many?</question>", "Tom has 3 hats. How many?"),
+        ("<think>A hat?</think>Tom has 3 hats. How many?", "Tom has 3 hats. How many?"),
+        ("Tom has 3 hats. How many?\nLet's think: 3.", "Tom has 3 hats. How many?"),
+        ("Tom has 3 hats. How many?\nTo solve this, we count.", "Tom has 3 hats. How many?"),
+        ("Tom has 3 hats. How many?\n\n---\n\n**Solution:** 3", "Tom has 3 hats. How many?"),
+        ("Tom has 3 hats. How many?\nThe answer is 3.", "Tom has 3 hats. How many?"),
     ],
 )
 def test_a_question_is_peeled_out_of_a_reply(reply, question):
@@ -137,6 +148,19 @@ def test_a_question_is_peeled_out_of_a_reply(reply, question):
         "12. 5 kg of salt are sold. How many are left of 20?",
         "How many boxes are there?\nNote: a box holds 6.",
         'What is the length of "abc" or "de"',
+        "How many pens are in 4 boxes?\nAnswer with a whole number: no units.",
+        "How far is it?\nAnswer: in metres.",
+        "How far is it?\nThe answer is a whole number.",
+        "Give the result.\nThe answer should be rounded to: 2 decimals. A car drives 3 km.",
+        "Find x with 3.\n\nExplanation of terms: x is 4 apples.",
+        "How much salt is it?\n\nThe solution: 3 g of salt in 5 l.",
+        "How long is it?\nTo determine the length, take g = 9.81.",
+        "What is the sum?\nLet's say a pen costs 3 dollars.",
+        "What does this print?\nCode:\n```python\nprint(3)\n```",
+        "What is the sum of the table?\n<table>\n3 4\n</table>\nIt is in cm.",
+        "What do 3 cost?\n---\npen: 5 euros",
+        "Here is a list of prices: 3 and 4. What is their sum?",
+        "1. Tom has 3 hats.\n2. Ann has 4.\nHow many have they?",
     ],
 )
 def test_what_belongs_to_a_question_stays_as_it_is(question):
@@ -144,8 +168,28 @@ def test_what_belongs_to_a_question_stays_as_it_is(question):
 
 
 @pytest.mark.parametrize(
+    "unit", ["answer: 4 is 5 words here\n", "\n", "Problem: ", "1. ", "**", "\n---", "<think>", " "]
+)
+def test_reading_a_question_takes_time_in_proportion_to_its_length(unit):
+    """Four times the text, measured against itself on this machine: 4 if linear, 16 if quadratic."""
+    gates, _ = check_gates(None, "self_instruct")
+
+    def seconds(count):
+        text, times = "x" + unit * count + "\nTom has 3 hats", []
+        for _ in range(3):
+            started = time.process_time()
+            fault_of(read_question(text), gates, [TEXT])
+            times.append(time.process_time() - started)
+        return min(times)
+
+    assert seconds(16_000) < max(10 * seconds(4_000), 0.05)
+
+
+@pytest.mark.parametrize(
     ("question", "reason"),
     [
+        ("Pick the larger of 3 and 5 and double it.", None),
+        ("A pump moves 4 litres a second. How many litres does it move in 9 seconds.", None),
         ("Tom has 3 hats and buys 2 more. Compute the number of hats.", None),
         ("If Tom has 3 hats and buys 2 more, find the number of hats.", None),
         ("汤姆有3顶帽子，又买了2顶。他有几顶？", None),
@@ -200,6 +244,27 @@ def test_no_gate_refuses_what_the_seeds_do_unless_it_was_asked_for():
     assert gates["starts"] == [r"\$"] and fault_of(short, gates, [TEXT])[0] == "length" and not notes
 
 
+@pytest.mark.parametrize(
+    ("text", "rule", "reason"),
+    [
+        (
+            "All 3 cats are black. Is it true, false, or cannot be determined that Tom is one?",
+            "apology",
+            "unparsed",
+        ),
+        ("Maximise 3x + 2y. What is the value of the dual of the given problem?", "prompt_words", "copied"),
+    ],
+)
+def test_a_fixed_rule_that_a_seed_breaks_is_not_applied_unless_it_was_asked_for(text, rule, reason):
+    gates, notes = check_gates(None, "few_shot", [TEXT, text])
+    assert fault_of(text, gates, [text]) is None and rule in notes[0] and len(notes) == 1
+    for gates in (
+        check_gates(None, "few_shot", [TEXT])[0],
+        check_gates({"rules": [rule]}, "few_shot", [text])[0],
+    ):
+        assert fault_of(text, gates, [text])[0] == reason
+
+
 @pytest.mark.parametrize("strategy", ["few_shot", "self_instruct", "evol_instruct"])
 def test_no_shipped_seed_is_refused_by_the_gates_it_sets(strategy):
     files = sorted((pathlib.Path(__file__).parents[2] / "data" / "seeds").glob("*.jsonl"))
@@ -221,6 +286,7 @@ def test_no_shipped_seed_is_refused_by_the_gates_it_sets(strategy):
         {"keywords": "map"},
         {"starts": "map"},
         {"starts": ["("]},
+        {"rules": ["apologies"]},
     ],
 )
 def test_gates_that_cannot_work_are_refused(gates):
@@ -234,6 +300,7 @@ def test_gates_that_cannot_work_are_refused(gates):
         ("Tom has 3 hats. He buys 2.  How many has he?", "Tom has 3 hats. He buys 2."),
         ("A pen costs $5.50. Find the cost of 3 pens.", "A pen costs $5.50."),
         ("How many hats are 3 and 4?", ""),
+        ("Tom has a bag, which holds 3 hats. How many are 4 bags?", "Tom has a bag, which holds 3 hats."),
         ("How many hats has Tom? Give a whole number as the answer.", ""),
         ("Tom buys 3 hats. What does Dr. Low pay?", ""),
         ("", ""),
@@ -339,10 +406,22 @@ def test_planted_errors_are_of_all_kinds_and_change_one_thing_each():
     assert {kind for kind, _ in errors} == {"constant", "operator", "off_by_one"}
     same = ast.unparse(ast.parse(code))
     for _, mutant in errors:
-        changed = [(a, b) for a, b in zip(same.split("\n"), mutant.split("\n"), strict=True) if a != b]
-        assert len(changed) == 1, mutant
-    assert len({mutant for _, mutant in errors}) == len(errors)
+        changed = [(a, b) for a, b in zip(same.split("\n"), mutant().split("\n"), strict=True) if a != b]
+        assert len(changed) == 1, mutant()
+    assert len({mutant() for _, mutant in errors}) == len(errors)
     assert planted_errors("no python (") == [] and planted_errors("print('a' 'b')") == []
+
+
+def test_planted_errors_are_written_only_when_they_are_asked_for(monkeypatch):
+    written = []
+    monkeypatch.setattr(ast, "unparse", lambda tree: written.append(tree) or "")
+    errors = planted_errors("\n".join(f"a{i} = {i} + {i} * 2" for i in range(400)))
+    errors[0][1]()
+    assert len(errors) == 2000 and len(written) == 1
+
+
+def test_a_program_too_long_to_be_parsed_in_passing_is_none():
+    assert read_program("```python\n" + "x = 0\n" * 20_000 + "print(x)\n```") is None
 
 
 def test_operators_are_data_and_wrong_ones_are_named():
@@ -363,4 +442,34 @@ def test_chains_stand_side_by_side_and_do_not_move_when_more_attempts_are_asked(
 
 
 def test_words_keep_numbers_whole():
-    assert words_of("1,250.5 kg, 3/4 and U+2028\u2028x") == ["1,250.5", "kg", "3/4", "and", "u", "2028", "x"]
+    assert words_of("1,250.5 kg, 3/4 and U2028\u2028x") == ["1,250.5", "kg", "3/4", "and", "u", "2028", "x"]
+
+
+@pytest.mark.parametrize(
+    ("text", "signs"),
+    [
+        ("What is 7 + 5 * (3 - 1)?", "+*(-)"),
+        ("Solve 3x-2y = 5 for [x, y].", "-=[]"),
+        ("Is 2**3 <= 3^2?", "**<=^"),
+        ("A well-known T-shirt (blue) costs 5 dollars/piece on 3 and/or twenty-five days.", ""),
+    ],
+)
+def test_operators_and_brackets_are_words_of_a_formula_and_of_no_prose(text, signs):
+    assert "".join(word for word in words_of(text) if not word[0].isalnum()) == signs
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "alike"),
+    [
+        ("What is the remainder of 7 + 5 * 3?", "What is the remainder of 7 * 5 - 3?", False),
+        ("Solve x^2 + 2x - 5 = 0 for x.", "Solve x / (2 + x) = 5 * x for x.", False),
+        ("Find the root of x^3 + 2*x - 5 = 0 to 3 decimals.",
+         "Find the root of x^3 / (2 + x) - 5 * x = 0 to 3 decimals.", False),
+        ("What is the remainder of 7 + 5 * 3?", "What is the remainder of 9 + 4*12?", True),
+        ("Solve x^2 + 2x - 5 = 0 for x.", "Solve x ^ 2 + 7x - 1 = 0 for x.", True),
+    ],
+)  # fmt: skip
+def test_another_formula_in_the_same_words_is_another_question(one, other, alike):
+    index = Novelty(near=0.7)
+    index.add("a", one)
+    assert bool(list(index.like(other))) == alike

@@ -64,6 +64,28 @@ def test_what_two_shards_both_have_stays_once(serve, tmp_path):
     assert found.reliability["accepted"].iloc[0] == 4 and found.reliability["attempts"].iloc[0] == 12
 
 
+def test_budgets_go_to_the_shards_that_have_attempts(serve, tmp_path):
+    server = serve(Script())
+    with ThreadPoolExecutor(1) as executor:
+        options = {"executor": executor, "shards": 16, "attempts": 4, "lag": 8, "budget_calls": 12}
+        run = made(server, "evol_instruct", tmp_path / "one", **options)
+        assert run.report["kept"] == 4 and server.calls == 12
+        options |= {"shards": 4, "budget_calls": 7}  # 2, 2, 2 and 1
+        run = made(server, "few_shot", tmp_path / "four", **options)
+    assert server.calls == 12 + 7 and "budget_calls=2" in run.report["stopped"]
+
+
+def test_fewer_attempts_than_the_shards_hold_are_refused_before_a_call(serve, tmp_path):
+    server = serve(Script())
+    with ThreadPoolExecutor(1) as executor:
+        options = {"executor": executor, "shards": 2}
+        made(server, "few_shot", tmp_path / "r", **options, attempts=8)
+        with pytest.raises(ValueError, match="holds 8 attempts"):
+            made(server, "few_shot", tmp_path / "r", **options, attempts=4)
+        assert made(server, "few_shot", tmp_path / "r", **options, attempts=9).report["kept"] == 9
+    assert server.calls == 9 * 3
+
+
 def test_each_shard_has_a_pool_of_its_own(serve, tmp_path):
     server = serve(Script())
     with ThreadPoolExecutor(2) as executor:

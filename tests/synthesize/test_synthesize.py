@@ -476,14 +476,44 @@ def test_a_run_that_was_stopped_goes_on_and_pays_nothing_twice(serve, tmp_path, 
     ]
 
 
+def test_fewer_attempts_than_the_folder_holds_are_refused_before_a_call(serve, tmp_path):
+    server = serve(Script())
+    options = {"run": tmp_path / "r"}
+    quiet(seeds(), "few_shot", model(server), attempts=6, **options)
+    with pytest.raises(ValueError, match="holds 6 attempts"):
+        quiet(seeds(), "few_shot", model(server), attempts=4, **options)
+    run = quiet(seeds(), "few_shot", model(server), n=1, **options)  # n alone may be lowered
+    assert (run.report["kept"], run.report["complete"], server.calls) == (6, True, 18)
+    assert len(synthesized_problems(run)) == 1
+
+
+def test_what_stopped_a_run_is_said_without_a_wanted_number_too(serve, tmp_path):
+    run = quiet(seeds(), "few_shot", model(serve(Script())), attempts=6, budget_calls=4, run=tmp_path / "r")
+    assert "stopped: budget_calls=4 is spent" in outcome_of(run.report)
+
+
+def test_what_is_known_of_the_judge_stays_when_a_later_sitting_does_not_try_it(serve, tmp_path):
+    server = serve(Script())
+    options = {"run": tmp_path / "r"}
+    first = quiet(seeds(), "few_shot", model(server), model(server), attempts=2, calibrate_judge=2, **options)
+    later = quiet(seeds(), "few_shot", model(server), model(server), attempts=3, **options)
+    assert later.report["judge_calibration"] == first.report["judge_calibration"] is not None
+
+
 def test_after_kill_9_nothing_that_was_answered_is_asked_again(serve, tmp_path):
-    """A real process, killed in the middle of its calls; the next call on the folder gives the same rows."""
+    """A real process, killed when rows are on disk and before its last call; the next call on the folder
+    keeps them as they are, and in the end has the rows of a straight run."""
     plain, killed = Script(), []
 
     def script(request):
-        if len(server.log) == 60 and not killed:
-            killed.append(process.send_signal(signal.SIGKILL))
+        if len(server.log) > 36 and not killed and len(kept := on_disk()) >= 3:
+            killed.append(kept)
+            process.send_signal(signal.SIGKILL)
         return plain(request)
+
+    def on_disk():
+        path = tmp_path / "r" / "rows.jsonl"
+        return path.read_text().splitlines(keepends=True) if path.exists() else []
 
     server = serve(script)
     options = {"attempts": 12, "lag": 3, "run": str(tmp_path / "whole"), "allow_weak_isolation": True}
@@ -501,10 +531,13 @@ synthesize(seeds(), "evol_instruct", asked, show="none", **{options!r})
 """
     process = subprocess.Popen([sys.executable, "-c", code])
     assert process.wait(120) == -signal.SIGKILL
+    before = [line for line in on_disk() if line.endswith("\n")]
+    assert 3 <= len(killed[0]) <= len(before) < 12  # in the middle
     run = quiet(seeds(), "evol_instruct", model(server, **one), **options)
     assert [(row.problem, about(row)["parents"]) for row in run.records()] == [
         (row.problem, about(row)["parents"]) for row in whole.records()
     ]
+    assert on_disk()[: len(before)] == before and len(on_disk()) == 12
     assert run.report["complete"] and 72 <= server.calls <= 72 + 4  # what was in flight
 
 

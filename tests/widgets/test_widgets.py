@@ -15,6 +15,7 @@ from cotkit.runs import labels_frame
 from cotkit.widgets import ModelPicker, PairInspector, PromptPlayground, RunMonitor, TraceBrowser
 from cotkit.widgets.base import mathematics
 from cotkit.widgets.monitor import MOMENTS, History
+from cotkit.widgets.trace_set import TraceSet
 from cotkit.widgets.words import word_diff
 
 
@@ -102,6 +103,21 @@ def test_labels_are_written_at_once_and_the_last_one_holds(run):
     assert "p3" not in ids(again) and len(ids(again)) == 11
     with pytest.raises(ValueError, match="good, bad, unsure"):
         browser.label("great")
+    with pytest.raises(ValueError, match="no candidate -1"):
+        browser.label("good", candidate=-1)
+
+
+def test_a_label_of_a_trace_that_another_has_replaced_is_not_shown(run):
+    browser = TraceBrowser(run)
+    browser.show(search="p3")
+    browser.label("good", candidate=0)
+    assert TraceSet(run).labels
+    for path in (run.path / "rows.jsonl", run.path / "drops.jsonl"):
+        records = [json.loads(line) for line in path.read_text().splitlines()]
+        for record in records:
+            record["candidates"] = [c | {"trace": "another"} for c in record["candidates"]]
+        path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    assert not TraceSet(run).labels
 
 
 def test_the_selection_is_exported_as_whole_rows(run, tmp_path):
