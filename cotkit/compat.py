@@ -62,7 +62,7 @@ class AgentModel:
 
     def __init__(self, agent: Any):
         self.agent, self._lock = agent, _lock_of(agent)
-        self.name = type(agent).__name__
+        self.name = self.model = type(agent).__name__
 
     def describe(self) -> dict[str, Any]:
         return {"agent": self.name}
