@@ -4,7 +4,8 @@
     mean, min, median   of the scores reach one threshold   logistic  a learned chance of being right does
 
 A threshold is reached at equality; differences below TOLERANCE do not count, so that a mean of 0.7 in
-floating point is 0.7.
+floating point is 0.7. `seal` and `identity` are what thresholds.json is checked by, where it is written and
+where it is used.
 """
 
 from __future__ import annotations
@@ -32,15 +33,8 @@ def combined(rule: str, scores: Any, weights: Any = None, intercept: float = 0.0
 
 
 _SEALED = (
-    "rule",
-    "dimensions",
-    "thresholds",
-    "weights",
-    "intercept",
-    "target_precision",
-    "delta",
-    "certified",
-)
+    "rule", "dimensions", "thresholds", "weights", "intercept", "target_precision", "delta", "certified",
+)  # fmt: skip
 
 
 def seal(record: Mapping[str, Any]) -> str:

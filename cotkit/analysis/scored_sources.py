@@ -42,11 +42,7 @@ def scored_frame(source: Run | str | os.PathLike[str] | Iterable[Any], group: st
     """
     import pandas
 
-    if isinstance(source, Mapping):
-        raise TypeError(
-            f"what is read must be a Run, Runs, a DataFrame or a file of rows, got {source!r:.80}"
-        )
-    one = isinstance(source, (str, os.PathLike, Run)) or not isinstance(source, Iterable)
+    one = isinstance(source, (str, os.PathLike, Run, Mapping)) or not isinstance(source, Iterable)
     runs = [source] if one else list(source)
     if len(runs) == 1 and _is_file(runs[0]):
         source = runs[0]

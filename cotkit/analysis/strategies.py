@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import html
 import itertools
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,6 +25,7 @@ from cotkit.analysis.distillation import interval_columns
 from cotkit.analysis.diversity import SEEDS, UNKNOWN, Estimate, Questions, against_seeds, inside
 from cotkit.analysis.intervals import NAN, Rate
 from cotkit.analysis.kernels import Kernel, question_map, tfidf_kernel
+from cotkit.analysis.strategy_findings import on_difficulty, on_diversity, on_reliability
 from cotkit.records import Row
 
 if TYPE_CHECKING:
@@ -93,7 +93,8 @@ def strategy_funnel(runs: Runs) -> pandas.DataFrame:
 
     Columns: strategy, step, problems, share (of the attempts) and of_previous (of those that came to the step
     before), both with interval (`share_of`), lost (at this step, to faults too), reasons ({drop_reason:
-    attempts}). A step that no attempt of any strategy passed was not run, and is left out.
+    attempts}). A step that no attempt of any strategy passed was not run, and is left out; one that accepted
+    attempts of a strategy did without was not run there: its numbers are missing.
     """
     import pandas
 
@@ -106,6 +107,9 @@ def strategy_funnel(runs: Runs) -> pandas.DataFrame:
     for name, attempts in kept.items():
         before = attempts
         for step in (*ran, "accepted"):
+            if step != "accepted" and any(r.accepted and step not in passed[id(r)] for r in attempts):
+                lines.append({"strategy": name, "step": step, "lost": 0, "reasons": {}})
+                continue
 
             def reached(row: Row, step: str = step) -> bool:
                 return row.accepted if step == "accepted" else step in passed[id(row)]
@@ -120,7 +124,8 @@ def strategy_funnel(runs: Runs) -> pandas.DataFrame:
             line |= interval_columns("of_previous", share_of(before, reached))
             lines.append(line | {"lost": len(before) - len(here), "reasons": dict(gone.most_common())})
             before = here
-    return pandas.DataFrame(lines)
+    frame = pandas.DataFrame(lines)
+    return frame if frame.empty else frame.astype({"problems": "Int64"})
 
 
 def reliability(runs: Runs, reports: Mapping[str, dict]) -> pandas.DataFrame:
@@ -320,7 +325,7 @@ class StrategyComparison:
 
     def findings(self) -> list[str]:
         """Sentences on reliability, diversity and difficulty, and what limits them."""
-        parts = (_on_reliability(self), _on_diversity(self), _on_difficulty(self), self.notes)
+        parts = (on_reliability(self), on_diversity(self), on_difficulty(self), self.notes)
         return [sentence for part in parts for sentence in part]
 
     def _repr_html_(self) -> str:
@@ -368,72 +373,3 @@ def _notes(
         yield "No solver was asked: nothing is known of difficulty."
     elif missing := int(rates["rate"].isna().sum()):
         yield f"{missing:,} of {len(rates):,} problems lack {k} decided drafts; they are in no solve rate."
-
-
-def _on_reliability(found: StrategyComparison) -> Iterator[str]:
-    for line in found.reliability.sort_values("accepted_share", ascending=False).itertuples():
-        rate = Rate.of(line.accepted, line.attempts).in_words("attempts")
-        if line.cut_off:
-            share = "" if math.isnan(line.accepted_share) else f"an estimated {line.accepted_share:.0%}, "
-            bounds = (
-                f"95 % interval {100 * line.accepted_share_low:.0f} to {100 * line.accepted_share_high:.0f} %"
-            )
-            rate = f"{line.accepted:,} attempts, {line.cut_off:,} more cut off ({share}{bounds}),"
-        tokens = f", {line.tokens_each:,.0f} tokens each" if line.tokens_each > 0 else ""
-        money = f", ${line.cost_usd_each:.3g} each" if line.cost_usd_each > 0 else ""
-        yield f"{line.strategy}: {rate} accepted{tokens}{money}."
-    for line in found.differences.dropna().itertuples():
-        low, high = 100 * line.difference_low, 100 * line.difference_high
-        doubt = "" if low > 0 or high < 0 else "; not told apart"
-        yield (
-            f"{line.second} against {line.first}: {100 * line.difference:+.0f} points (95 % interval "
-            f"{low:+.0f} to {high:+.0f}, {line.shared_seeds:,} shared seeds{doubt})."
-        )
-
-
-def _on_diversity(found: StrategyComparison) -> Iterator[str]:
-    known = found.inside[found.inside["vendi"].notna()]
-    if missing := [name for name in found.questions.sets if name not in set(known["set"])]:
-        yield f"Too few problems to measure the diversity of {', '.join(missing)}."
-    for size, group in known.groupby("size"):
-        each = [
-            f"{line.set} {_in_words(line.vendi, line.vendi_low, line.vendi_high)}"
-            for line in group.itertuples()
-        ]
-        kernel = found.questions.kernel.name
-        yield f"Different questions among {size:,} (Vendi score, {kernel}; 95 % interval): {', '.join(each)}."
-    alike = known[known["size"] == known["size"].min()].set_index("set")
-    far = found.against_seeds.set_index("set")["nearest_seed"]
-    for name in alike.index.drop(SEEDS) if SEEDS in alike.index else ():
-        if alike["vendi_high"][name] < alike["vendi_low"][SEEDS]:
-            yield (
-                f"{name} is less diverse inside than the seeds, whatever its distance from them (cosine to "
-                f"the nearest seed {far[name]:.2f}; of seeds among themselves {far[SEEDS]:.2f})."
-            )
-
-
-def _in_words(value: float, low: float, high: float) -> str:
-    return f"{value:.1f}" + ("" if math.isnan(low) else f" ({low:.1f} to {high:.1f})")
-
-
-def _on_difficulty(found: StrategyComparison) -> Iterator[str]:
-    known = found.difficulty[found.difficulty["problems"] > 0] if len(found.difficulty) else found.difficulty
-    for line in known.itertuples():
-        low, high = 100 * line.solve_rate_low, 100 * line.solve_rate_high
-        yield (
-            f"On {line.set} the solver is right in {100 * line.solve_rate:.0f} % of its drafts (95 % "
-            f"interval {low:.0f} to {high:.0f} %; n = {line.problems:,} problems, k = {line.k} drafts); "
-            f"{100 * line.hard:.0f} % of the problems are hard, {100 * line.never:.0f} % were never solved."
-        )
-    if len(known) and known["never"].any():
-        yield "A problem that was never solved may be hard or wrong: read some before you train on them."
-    for line in found.discrimination.itertuples():
-        if line.difference_low > 0 or line.difference_high < 0:
-            yield f"{line.set} tells the solvers apart: {100 * line.difference:+.0f} points for the second."
-    for line in found.proxies[found.proxies["set"] == "all"].dropna().itertuples():
-        verb = "go" if line.correlation_low > 0 or line.correlation_high < 0 else "are not shown to go"
-        interval = f"95 % interval {line.correlation_low:+.2f} to {line.correlation_high:+.2f}"
-        yield (
-            f"{line.proxy.capitalize()} {verb} with the solve rate (Spearman {line.correlation:+.2f}, "
-            f"{interval}, {line.problems:,} problems)."
-        )

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import hashlib
 import random
 import time
 from collections import Counter
@@ -34,14 +33,14 @@ from typing import Any
 from cotkit.chat import BudgetExceeded, CallLedger, Completion, ModelError
 from cotkit.pipelines.acceptance import best_of
 from cotkit.pipelines.distill import note_error, with_examples
-from cotkit.pipelines.lineage import inherit, problem_of
+from cotkit.pipelines.lineage import inherit, made_problem
 from cotkit.pipelines.novelty import Novelty
 from cotkit.pipelines.operators import examples_of
 from cotkit.pipelines.pair_judge import accepts, calibrate, judge_pair
 from cotkit.pipelines.pool import Pool
 from cotkit.pipelines.programs import check_repeatable, printed_by, read_program, typed_answer
 from cotkit.pipelines.questions import apologises, fault_of, gain, read_question
-from cotkit.pipelines.running import Dropped, new_row
+from cotkit.pipelines.running import Dropped, new_candidate, new_row, seed_of
 from cotkit.pipelines.strategies import STRATEGIES, Plan, group_of
 from cotkit.pipelines.synthesis_recipe import VERIFIER, Recipe
 from cotkit.problems import Problem
@@ -82,7 +81,7 @@ class Synthesizer:
 
     def _settle(self, row: Row) -> None:
         self.count(row)
-        self.pool.settle(row.index, problem_of(row) if row.accepted else None, row.retryable)
+        self.pool.settle(row.index, made_problem(row) if row.accepted else None, row.retryable)
 
     async def __call__(self, _: int, place: Problem) -> Row:
         started, attempt = time.monotonic(), attempt_of(place)
@@ -215,20 +214,8 @@ class Synthesizer:
         prompt, model = self.recipe.prompts["reasoning"], self.recipe.roles[role]
         messages = prompt.messages(problem=row.problem, few_shot=None)
         answer = await model.acomplete(messages, role=role, sample_index=sample_index, **self._options(row))
-        found, verdict = await VERIFIER.averify(problem_of(row), answer.text, truncated=answer.truncated)
-        return Candidate(
-            iteration=0,
-            sample_index=sample_index,
-            trace=answer.trace,
-            reasoning=answer.reasoning,
-            text=answer.text,
-            answer=found.answer,
-            answer_how=found.how,
-            truncated=answer.truncated,
-            verdict=verdict,
-            prompt={"name": prompt.name, "hash": prompt.hash},
-            call=answer.provenance(),
-        )
+        found, verdict = await VERIFIER.averify(made_problem(row), answer.text, truncated=answer.truncated)
+        return new_candidate(answer, found, verdict, prompt)
 
     async def _judge(self, row: Row, code: str) -> None:
         judgement = await self.judge("judge")(row.problem, code, row.reference)
@@ -264,9 +251,7 @@ class Synthesizer:
             raise Dropped("solver_disagrees", f"{agreeing} of {len(votes)} votes agree")
 
     def _options(self, row: Row) -> dict[str, Any]:
-        """Each attempt has a seed of its own, the same in every run with this recipe's seed."""
-        digest = hashlib.sha256(f"{self.recipe.seed}:{row.id}".encode()).digest()
-        return {"ledger": self.ledger, "seed": int.from_bytes(digest[:4]) % 2**31}
+        return {"ledger": self.ledger, "seed": seed_of(self.recipe.seed, row.id)}
 
     async def calibrate(self, pairs: int) -> None:
         """What the judge misses and refuses wrongly, on seeds with and without a planted error."""

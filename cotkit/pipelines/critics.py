@@ -18,6 +18,7 @@ from cotkit import aio, analysis
 from cotkit.chat import CallLedger
 from cotkit.judge import Judge, JudgePanel, LLMJudge
 from cotkit.pipelines.cycles import cycle_name, once
+from cotkit.pipelines.running import problem_of
 from cotkit.problems import Problem
 from cotkit.prompts import load
 from cotkit.records import Row
@@ -165,7 +166,3 @@ class Watch:
         again = self.ask(self.plan.dev_judge(), items, self.root / "base" / f"probe-{name}")
         shifts = [b - a for a, b in zip(self._frozen_scores(), again, strict=True) if None not in (a, b)]
         return sum(shifts) / len(shifts) if shifts else 0.0
-
-
-def problem_of(row: Row) -> Problem:
-    return Problem(**{name: getattr(row, name) for name in Problem.model_fields if name != "solution_code"})

@@ -27,7 +27,7 @@ from cotkit import aio, analysis
 from cotkit.chat import CallLedger, ChatModel, ModelError
 from cotkit.judge import nonce
 from cotkit.pipelines.progress import Show, check_show
-from cotkit.pipelines.running import Solve, Work, new_row
+from cotkit.pipelines.running import Solve, Work, new_row, problem_of
 from cotkit.problems import Problem
 from cotkit.prompts import load
 from cotkit.records import Candidate, Judgement, Row
@@ -87,8 +87,7 @@ def diagnose_judge(
     Raises ValueError or TypeError for options or data that cannot work, before the first call.
     """
     check_show(show)
-    data = [data] if isinstance(data, Run) else list(data)
-    rows, beside = _rows(data)
+    rows, runs, beside = _rows(data)
     probes = PROBES if probes is None else dict(probes)
     _check(rows, judge, share, repeats, probes)
     frozen = _frozen(rows, share, seed)
@@ -99,7 +98,7 @@ def diagnose_judge(
         run, beside, resume, budgets,
     )  # fmt: skip
     own = {model.model for model in judge.models}
-    return analysis.JudgeDiagnosis.of(judge.name, own, work.run(show), rows, _scored_by(data, judge))
+    return analysis.JudgeDiagnosis.of(judge.name, own, work.run(show), rows, _scored_by(runs, judge))
 
 
 def _work(
@@ -203,7 +202,7 @@ def compare_traces(
     Raises ValueError or TypeError for options or data that cannot work, before the first call.
     """
     check_show(show)
-    rows, beside = _rows(data)
+    rows, _, beside = _rows(data)
     if not callable(getattr(model, "acomplete", None)):
         raise TypeError(f"model must be a ChatModel, got {type(model).__name__}")
     if type(pairs) is not int or pairs < 1:
@@ -264,23 +263,24 @@ def _pairs(rows: Sequence[Row], wanted: int, seed: int) -> dict[str, tuple[Probl
     return {id: (_shown(id, row), pair) for id, (row, pair) in named.items()}
 
 
-def _rows(data: Run | Iterable[Run] | Iterable[Row]) -> tuple[list[Row], pathlib.Path]:
-    """The rows, and where the folder of their diagnosis goes: beside the first run."""
+def _rows(data: Run | Iterable[Run] | Iterable[Row]) -> tuple[list[Row], list[Run | None], pathlib.Path]:
+    """The rows, the run of each, and where the folder of their diagnosis goes: beside the first run."""
     given = [data] if isinstance(data, Run) else list(data)
-    rows = [row for part in given for row in (part.records() if isinstance(part, Run) else [part])]
+    parts = [(p, p.records()) if isinstance(p, Run) else (None, [p]) for p in given]
+    rows, runs = [row for _, part in parts for row in part], [run for run, part in parts for _ in part]
     if strange := next((row for row in rows if not isinstance(row, Row)), None):
         raise TypeError(f"data must be a Run, Runs or rows of Run.records(), got {type(strange).__name__}")
-    return rows, given[0].path.parent if given and isinstance(given[0], Run) else pathlib.Path()
+    return rows, runs, parts[0][0].path.parent if parts and parts[0][0] else pathlib.Path()
 
 
-def _scored_by(data: Sequence[Run | Row], judge: Any) -> list[bool]:
-    """Of each row, whether this very judge (prompt, model, scale) scored it: two may bear one name."""
-    asked, found = identity(judge.describe()), []
-    for part in data:
-        recorded = identity(part.config.get("judge")) if isinstance(part, Run) else None
-        mine = bool(recorded) and asked in [recorded, *recorded.get("judges", ())]
-        found += [mine] * (len(part.records()) if isinstance(part, Run) else 1)
-    return found
+def _scored_by(runs: Sequence[Run | None], judge: Any) -> list[bool]:
+    """Of the row of each run, whether this very judge (prompt, model, scale) scored it: two may bear one
+    name."""
+    asked, mine = identity(judge.describe()), {}
+    for run in {id(run): run for run in runs if run is not None}.values():
+        recorded = identity(run.config.get("judge"))
+        mine[id(run)] = bool(recorded) and asked in [recorded, *recorded.get("judges", ())]
+    return [mine.get(id(run), False) for run in runs]
 
 
 def _check(rows: Sequence[Any], judge: Any, share: float, repeats: int, probes: Mapping[str, str]) -> None:
@@ -314,6 +314,4 @@ def _frozen(rows: Sequence[Row], share: float, seed: int) -> dict[str, tuple[Pro
 
 
 def _shown(id: str, row: Row) -> Problem:
-    names = ("problem", "reference", "type", "answer_type", "tolerance", "licence")
-    fields = {name: getattr(row, name) for name in names}
-    return Problem(id=id, metadata={"problem_id": row.id}, **fields)
+    return problem_of(row, id=id, metadata={"problem_id": row.id})

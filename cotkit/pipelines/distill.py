@@ -17,7 +17,6 @@ in recipe.py, the decisions stand in acceptance.py.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import pathlib
 import time
@@ -32,7 +31,7 @@ from cotkit.pipelines.leaks import trace_leaks
 from cotkit.pipelines.options import divide, show_options
 from cotkit.pipelines.progress import Show, check_show
 from cotkit.pipelines.recipe import Recipe, make_recipe
-from cotkit.pipelines.running import Misconfigured, RunJob, Work, new_row
+from cotkit.pipelines.running import Misconfigured, RunJob, Work, new_candidate, new_row, seed_of
 from cotkit.problems import Problem, load_problems
 from cotkit.prompts import Prompt
 from cotkit.records import Candidate, Row, Stage
@@ -162,23 +161,17 @@ class Distiller:
         found, verdict = await self.recipe.verifier.averify(
             problem, answer.text, truncated=answer.truncated, ledger=self.ledger
         )
-        return Candidate(
+        return new_candidate(
+            answer,
+            found,
+            verdict,
+            prompt,
             iteration=iteration,
-            sample_index=answer.sample_index,
             stage=stage,
             parent=parent,
-            trace=answer.trace,
-            reasoning=answer.reasoning,
-            text=answer.text,
-            answer=found.answer,
-            answer_how=found.how,
-            truncated=answer.truncated,
-            verdict=verdict,
             saw_reference=saw_reference,
             rationalized=stage == "rationalize",
             leaks=trace_leaks(answer.trace, hinted=stage == "rationalize") if saw_reference else [],
-            prompt={"name": prompt.name, "hash": prompt.hash},
-            call=answer.provenance(),
         )
 
     async def _judge(self, candidate: Candidate, problem: Problem) -> None:
@@ -190,13 +183,8 @@ class Distiller:
             raise Misconfigured(str(error)) from error
 
     def _options(self, problem: Problem) -> dict[str, Any]:
-        """Each problem has a seed of its own, the same in every run with this recipe's seed."""
-        digest = hashlib.sha256(f"{self.recipe.seed}:{problem.id}".encode("utf-8", "surrogatepass")).digest()
-        return {
-            "ledger": self.ledger,
-            "seed": int.from_bytes(digest[:4]) % 2**31,
-            **self.recipe.sampling,
-        }
+        seed = seed_of(self.recipe.seed, problem.id)
+        return {"ledger": self.ledger, "seed": seed, **self.recipe.sampling}
 
 
 def with_examples(

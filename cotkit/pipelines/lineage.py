@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cotkit.pipelines.running import problem_of
 from cotkit.pipelines.strategies import Plan
 from cotkit.problems import Problem
 from cotkit.records import Row
@@ -32,19 +33,9 @@ def inherit(row: Row, plan: Plan) -> None:
         about["lineage"] = [*from_machine[0]["lineage"], from_machine[0]["attempt"]]
 
 
-def problem_of(row: Row) -> Problem:
+def made_problem(row: Row) -> Problem:
     """The generated problem of a row; what its calls were stays in the row."""
     about = {name: value for name, value in row.metadata["synthesis"].items() if name != "calls"}
     metadata = {name: value for name, value in row.metadata.items() if name != "solution_code"}
     metadata["synthesis"] = about
-    return Problem(
-        id=row.id,
-        problem=row.problem,
-        reference=row.reference,
-        type=row.type,
-        answer_type=row.answer_type,
-        tolerance=row.tolerance,
-        solution_code=row.metadata.get("solution_code"),
-        licence=row.licence,
-        metadata=metadata,
-    )
+    return problem_of(row, solution_code=row.metadata.get("solution_code"), metadata=metadata)

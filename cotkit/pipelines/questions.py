@@ -62,7 +62,8 @@ _EMPHASIS = re.compile(r"(?<![\w)\]*])\*\*(?=\S)([^*\n]+)(?<=\S)\*\*(?![\w(*])")
 _ASKS = re.compile(
     r"[?？]|(?:^|[.!\n]\s{0,4})(?:how|what|which)\b"
     r"|(?:^|[.;:,!)\n]\s{0,4}|\b(?:and|then|please) )(?:find|compute|convert|calculate|determine"
-    r"|evaluate|give|state|list|solve|simplify|name|count|estimate|express|write|report|return|print|output|say|derive|prove|show"
+    r"|evaluate|give|state|list|solve|simplify|name|count|estimate|express|write|report|return|print"
+    r"|output|say|derive|prove|show"
     r"|minimi[sz]e|maximi[sz]e|pick|choose|identify|decide|work out|tell)\b",
     re.IGNORECASE,
 )

@@ -18,10 +18,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from cotkit import __version__, aio
-from cotkit.chat import BudgetExceeded, CallLedger, ChatModel, ModelError
+from cotkit.chat import BudgetExceeded, CallLedger, ChatModel, Completion, ModelError
 from cotkit.pipelines.progress import Display, Progress, Show, status_line
 from cotkit.problems import Problem
-from cotkit.records import Row
+from cotkit.prompts import Prompt
+from cotkit.records import Candidate, Extraction, Row, Verdict
 from cotkit.runs import Run, RunFolder, dump_json
 
 T = TypeVar("T")
@@ -54,6 +55,37 @@ class Dropped(Exception):
 
 def new_row(index: int, problem: Problem) -> Row:
     return Row(version=__version__, index=index, **vars(problem))  # all but its solution_code
+
+
+def problem_of(row: Row, **changed: Any) -> Problem:
+    """The problem of a row, with what is `changed`."""
+    known = {name: getattr(row, name) for name in Problem.model_fields if name != "solution_code"}
+    return Problem(**known | changed)
+
+
+def new_candidate(
+    answer: Completion, found: Extraction, verdict: Verdict, prompt: Prompt, **known: Any
+) -> Candidate:
+    """A model's answer as a trace, verified."""
+    return Candidate(
+        **{"iteration": 0} | known,
+        sample_index=answer.sample_index,
+        trace=answer.trace,
+        reasoning=answer.reasoning,
+        text=answer.text,
+        answer=found.answer,
+        answer_how=found.how,
+        truncated=answer.truncated,
+        verdict=verdict,
+        prompt={"name": prompt.name, "hash": prompt.hash},
+        call=answer.provenance(),
+    )
+
+
+def seed_of(seed: int, id: str) -> int:
+    """The sampling seed of a problem: its own, and the same in every run with this seed."""
+    digest = hashlib.sha256(f"{seed}:{id}".encode("utf-8", "surrogatepass")).digest()
+    return int.from_bytes(digest[:4]) % 2**31
 
 
 async def _nothing() -> None:

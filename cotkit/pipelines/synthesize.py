@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from cotkit.paths import run_folder
 from cotkit.pipelines.attempts import Synthesizer, attempt_of, refuse_repeated
-from cotkit.pipelines.lineage import problem_of
+from cotkit.pipelines.lineage import made_problem
 from cotkit.pipelines.novelty import Novelty
 from cotkit.pipelines.options import divide, show_options
 from cotkit.pipelines.progress import Show, check_show
@@ -49,7 +49,7 @@ def synthesized_problems(run: Run | str | os.PathLike[str], *, all: bool = False
     if run.config.get("pipeline") != "synthesize":
         raise ValueError(f"{run.path} is no synthesis run: its rows are no new problems")
     rows = run.records(accepted=True)
-    return [problem_of(row) for row in (rows if all else rows[: run.report.get("wanted")])]
+    return [made_problem(row) for row in (rows if all else rows[: run.report.get("wanted")])]
 
 
 def synthesize(
@@ -82,7 +82,7 @@ def synthesize(
         run at once with a larger one, the pool grows sooner with a smaller one.
     operators: of evol_instruct, by name or as {"name", "text"}; None = all of operators.py.
     gates: limits that differ from the strategy's own (questions.py): min_words, max_words, keywords, near,
-        rouge_l, new_words, starts.
+        rouge_l, new_words, starts, rules.
     prompts: {name: Jinja2 text} in place of the shipped `synth_<strategy>`, `synth_code`, `reasoning`,
         `synth_judge`.
     calibrate_judge: known-good seeds the judge is tried on, each as it is and with a planted error; its miss

@@ -225,6 +225,10 @@ def _in_full(row: Row) -> str:
 
 def _passed(line: Any) -> str:
     """A cell of the funnel: how many came to a step, and which share of the attempts."""
+    import pandas
+
+    if pandas.isna(line.problems):
+        return "<td>not run</td>"
     bar = share_bar(line.share, line.share_low, line.share_high)
     words = f" ({line.share:.0%}, {line.share_low:.0%} to {line.share_high:.0%})" if bar else ""
     return f"<td style='white-space:nowrap'>{bar}{'<br>' if bar else ''}{line.problems:,}{words}</td>"

@@ -6,10 +6,11 @@ import math
 from types import SimpleNamespace
 
 import numpy as np
+import pandas
 import pytest
 from synthesis_rows import THINGS, attempts, report, seeds, solved
 
-from cotkit.analysis import StrategyComparison, compared_texts, recommend, strategy_funnel
+from cotkit.analysis import StrategyComparison, compared_texts, figures, recommend, strategy_funnel
 from cotkit.analysis.strategies import reliability
 from cotkit.records import Row
 
@@ -54,6 +55,18 @@ def test_the_funnel_loses_nothing(physics):
         )
         assert lines["problems"].iloc[-1] == physics.reliability.set_index("strategy")["accepted"][name]
     assert "judged" not in set(physics.funnel["step"])  # there was no judge: not a step that nobody passed
+
+
+def test_a_step_that_one_strategy_did_not_run_is_missing_there_and_loses_nothing():
+    judged = attempts("judged", 10, 1.0)
+    for row in judged:
+        row.metadata["synthesis"]["passed"] = [*row.metadata["synthesis"]["passed"], "judged"]
+    for order in ("judged", "plain"), ("plain", "judged"):
+        runs = {"judged": judged, "plain": attempts("plain", 10, 1.0)}
+        funnel = strategy_funnel({name: runs[name] for name in order}).set_index(["strategy", "step"])
+        assert funnel["problems"]["judged", "judged"] == 10 and funnel["problems"]["plain", "accepted"] == 10
+        assert pandas.isna(funnel["problems"]["plain", "judged"]) and funnel["lost"]["plain", "judged"] == 0
+        figures.strategy_funnel(funnel.reset_index())
 
 
 def test_shares_are_those_that_were_played_and_ordered(physics):

@@ -105,6 +105,8 @@ def _leader(made: pandas.DataFrame, column: str, lowest: bool) -> str | None:
 
 def strategy_funnel(frame: pandas.DataFrame) -> Figure:
     """How many attempts of each strategy passed each step; bars with 95 % intervals."""
+    import pandas
+
     names = list(dict.fromkeys(frame["strategy"]))
     looks, steps = look_of(names), list(dict.fromkeys(frame["step"]))
     with style():
@@ -115,8 +117,9 @@ def strategy_funnel(frame: pandas.DataFrame) -> Figure:
             axes.barh(places, lines["share"], height=0.66, color=looks[name][0], alpha=0.45)
             axes.hlines(places, lines["share_low"], lines["share_high"], color="#1c2024", lw=1.2)
             for place, count in zip(places, lines["problems"], strict=True):
+                words = "not run" if pandas.isna(count) else f"{count:,}"
                 axes.annotate(
-                    f"{count:,}", (0, place), (4, 0), textcoords="offset points", va="center", size="small"
+                    words, (0, place), (4, 0), textcoords="offset points", va="center", size="small"
                 )
             axes.set_title(label(name), size=11)
             axes.set_xlim(0, 1)
