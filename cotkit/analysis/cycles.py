@@ -226,16 +226,20 @@ def cycles_frame(reports: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:
 
 
 def trust_frame(reports: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:
-    """One line a cycle: what the alarms look at. Diversity is the challenger's on the dev set, where there is
-    none that of the cycle's drafts; auc, brier and critics_sd are the critics' on the cycle's traces."""
+    """What the alarms look at: one line a measure, one column a cycle.
+
+    Diversity is the challenger's on the dev set, where there is none that of the cycle's drafts; auc, brier
+    and critics_sd are the critics' on the cycle's traces.
+    """
     import pandas
 
-    lines = []
+    cycles = {}
     for report in reports:
-        line = {"cycle": report["cycle"], **(report["diversity"] or {}), **report["hacking"]}
-        line |= {name: (report["judge"] or {}).get(name) for name in ("auc", "brier", "critics_sd")}
-        lines.append(line | {"judge_noise": report["noise"]["sd"]})
-    return pandas.DataFrame(lines).dropna(axis="columns", how="all")
+        judge = {name: (report["judge"] or {}).get(name) for name in ("auc", "brier", "critics_sd")}
+        known = {**(report["diversity"] or {}), **report["hacking"], **judge}
+        cycles[f"cycle {report['cycle']}"] = known | {"judge_noise": report["noise"]["sd"]}
+    frame = pandas.DataFrame(cycles, dtype=float).dropna(how="all")
+    return frame.reset_index(names="measure")
 
 
 def cycle_findings(report: Mapping[str, Any]) -> list[str]:
@@ -257,7 +261,8 @@ def cycle_findings(report: Mapping[str, Any]) -> list[str]:
         rates = [found[key] for key in ("pass1", "right_of_answered")]
         rate, right = (Rate.of(one["right"], one["n"]) for one in rates)
         if rate.n:
-            said.append(f"Test, {name}: right on {rate.in_words()}; of those it answered {right}.")
+            answered = f"of those it answered, {right.in_words()}"
+            said.append(f"Test, {name}: right on {rate.in_words()}; {answered}.")
     for name, gap in test["comparisons"].items():
         numbers = {key: NAN if value is None else value for key, value in gap.items() if key != "parts"}
         found = Comparison(**numbers)
@@ -272,4 +277,5 @@ def cycle_findings(report: Mapping[str, Any]) -> list[str]:
 def _parts_in_words(parts: Mapping[str, float | None]) -> str:
     if None in parts.values():
         return "nothing was answered"
-    return f"{100 * parts['format']:+.1f} from the format, {100 * parts['reasoning']:+.1f} from the reasoning"
+    form, reasoning = (100 * parts[name] + 0.0 for name in ("format", "reasoning"))  # no -0
+    return f"{form:+.1f} from the format, {reasoning:+.1f} from the reasoning"
