@@ -23,6 +23,7 @@ _PUBLIC = {
         "acheck_answer",
         "arun_python",
         "check_answer",
+        "check_answers",
         "extract_answer",
         "run_programs",
         "run_python",

@@ -23,11 +23,12 @@ pool.py); only how much a `repeated` row got, besides its question, may.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import random
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
 from cotkit.chat import BudgetExceeded, CallLedger, Completion, ModelError
@@ -40,7 +41,7 @@ from cotkit.pipelines.pair_judge import accepts, calibrate, judge_pair
 from cotkit.pipelines.pool import Pool
 from cotkit.pipelines.programs import check_repeatable, printed_by, read_program, typed_answer
 from cotkit.pipelines.questions import apologises, fault_of, gain, read_question
-from cotkit.pipelines.running import Dropped, new_candidate, new_row, seed_of
+from cotkit.pipelines.running import Dropped, NotStarted, Places, new_candidate, new_row, seed_of
 from cotkit.pipelines.strategies import STRATEGIES, Plan, group_of
 from cotkit.pipelines.synthesis_recipe import VERIFIER, Recipe
 from cotkit.problems import Problem
@@ -54,6 +55,8 @@ PERMANENT = ("bad_request", "context_length")  # kinds of failure that asking ag
 
 class Synthesizer:
     """Turns one attempt into one row. What attempts must know of each other is in the pool."""
+
+    places: Places  # of the run: those that wait for others hold none
 
     def __init__(self, recipe: Recipe):
         self.recipe = recipe
@@ -84,7 +87,7 @@ class Synthesizer:
         self.pool.settle(row.index, made_problem(row) if row.accepted else None, row.retryable)
 
     async def __call__(self, _: int, place: Problem) -> Row:
-        started, attempt = time.monotonic(), attempt_of(place)
+        attempt = attempt_of(place)
         row = new_row(attempt, place)
         about = {"strategy": self.recipe.strategy, "attempt": attempt, "passed": ["attempted"], "calls": {}}
         row.metadata["synthesis"] = about
@@ -92,7 +95,9 @@ class Synthesizer:
             try:
                 plan = await STRATEGIES[self.recipe.strategy](self.recipe, attempt, self.pool)
                 inherit(row, plan)
-                await self._make(row, plan)
+                async with self.places:
+                    with clocked(row):
+                        await self._make(row, plan)
                 row.accepted = True
             except Dropped as dropped:
                 _drop(row, dropped)
@@ -103,9 +108,8 @@ class Synthesizer:
             for candidate in row.candidates:
                 candidate.accepted = row.accepted and candidate.verdict.correct is True
             row.final = best_of(row.candidates)
-            row.seconds = round(time.monotonic() - started, 3)
             self._settle(row)
-        except (ModelError, BudgetExceeded, asyncio.CancelledError) as error:  # the run ends
+        except (ModelError, BudgetExceeded, NotStarted, asyncio.CancelledError) as error:  # the run ends
             self.pool.abandon(attempt, error)
             raise
         except BaseException:  # others may wait for it
@@ -258,6 +262,16 @@ class Synthesizer:
         rng = random.Random(f"{self.recipe.seed}:calibration")
         judge, seeds = self.judge("judge_calibration"), [s for s in self.recipe.seeds if s.solution_code]
         self.calibration = await calibrate(seeds, pairs, judge, rng, **self.recipe.program)
+
+
+@contextlib.contextmanager
+def clocked(row: Row) -> Iterator[None]:
+    """Waiting for others, before and after, is no part of what an attempt took."""
+    started = time.monotonic()
+    try:
+        yield
+    finally:
+        row.seconds = round(time.monotonic() - started, 3)
 
 
 def attempt_of(place: Problem) -> int:

@@ -4,7 +4,7 @@ Attempts run side by side, each on its own. Two things tie them together, and bo
 a lower number: of two alike questions the lower accepted one stays (`taken`), and self_instruct and
 evol_instruct build on what was accepted at least `lag` attempts before (`accepted_before`). Waiting is for
 lower numbers only, and attempts start in order of their numbers, so it always ends. The price: a question
-that hangs holds up the end (not the work) of the attempts after it, until its call gives up.
+that hangs holds up the end of the attempts after it, until its call gives up; they hold no place meanwhile.
 
 An attempt that ends without a decision leaves those that build on it without one too. What stopped the run
 stops them (`abandon`); a chain whose parent failed at an endpoint is asked again with it. A pool of

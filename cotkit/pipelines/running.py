@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from cotkit import __version__, aio
 from cotkit.chat import BudgetExceeded, CallLedger, ChatModel, Completion, ModelError
+from cotkit.pipelines.garbage import rarely_collected
 from cotkit.pipelines.progress import Display, Progress, Show, status_line
 from cotkit.problems import Problem
 from cotkit.prompts import Prompt
@@ -88,6 +89,26 @@ def seed_of(seed: int, id: str) -> int:
     return int.from_bytes(digest[:4]) % 2**31
 
 
+class NotStarted(Exception):
+    """The run ended before the problem got a place: it has no line, and the next call starts it."""
+
+
+class Places:
+    """`async with places:` around the part of a problem that asks; what waits for others holds none."""
+
+    def __init__(self, width: int, over: Callable[[], bool]):
+        self._free, self._over = asyncio.Semaphore(width), over
+
+    async def __aenter__(self) -> None:
+        await self._free.acquire()
+        if self._over():
+            self._free.release()
+            raise NotStarted
+
+    async def __aexit__(self, *error: Any) -> None:
+        self._free.release()
+
+
 async def _nothing() -> None:
     pass
 
@@ -98,7 +119,8 @@ class Work:
     Where the problems are still to be made, `problems` are empty places with the ids the rows will have, and
     `made_from` is what they are made from. `enough`: start no further problem when so many are kept, and
     have no more in flight than `AHEAD` times what is still wanted; these are finished. `beside` runs at the
-    same time, and the run ends with it.
+    same time, and the run ends with it. `waiting`: where problems wait for each other, `solve` takes one of
+    the `width` places itself (`places`), and so many more may be under way.
     """
 
     def __init__(
@@ -119,10 +141,12 @@ class Work:
         made_from: Sequence[Problem] | None = None,
         enough: int | None = None,
         beside: Callable[[], Awaitable[None]] = _nothing,
+        waiting: int = 0,
     ):
         if time_limit is not None and not (isinstance(time_limit, (int, float)) and time_limit > 0):
             raise ValueError(f"time_limit must be a positive number of seconds, got {time_limit!r}")
-        self.problems, self.width, self.time_limit, self._facts = problems, width, time_limit, facts
+        self.problems, self.time_limit, self._facts = problems, time_limit, facts
+        self._tasks, self.places = width + waiting, Places(width, lambda: self.over)
         self._enough, self._beside, self.budgets = enough, beside, budgets
         self._flying, self._turn, self._landed = 0, asyncio.Lock(), asyncio.Event()
         runtime = {**runtime, **made_with(problems if made_from is None else made_from)}
@@ -150,9 +174,14 @@ class Work:
     def has_enough(self) -> bool:
         return self._enough is not None and self.folder.kept >= self._enough
 
+    @property
+    def over(self) -> bool:
+        """No further problem is started."""
+        return self.progress.stopping is not None or self.has_enough
+
     async def go(self) -> Run:
         try:
-            with self.folder:
+            with self.folder, rarely_collected():
                 await self._go()
         finally:
             self.ledger.close()
@@ -166,7 +195,7 @@ class Work:
             async with asyncio.timeout(self.time_limit):
                 beside = asyncio.create_task(self._guarded(self._beside()))
                 tasks.append(beside)
-                async with contextlib.aclosing(aio.stream(todo, self._one, self.width)) as rows:
+                async with contextlib.aclosing(aio.stream(todo, self._one, self._tasks)) as rows:
                     async for _, row in rows:
                         if row is not None:
                             self.folder.append(row)
@@ -192,10 +221,12 @@ class Work:
     async def _one(self, item: tuple[int, Problem]) -> Row | None:
         index, problem = item
         await self._take_off()
-        if self.progress.stopping or self.has_enough:
+        if self.over:
             return None
         try:
             return await self._guarded(self.solve(index, problem))
+        except NotStarted:
+            return None
         except (Exception, SystemExit) as error:  # noqa: BLE001 - one row's bug must not sink the others
             where = traceback.extract_tb(error.__traceback__)[-1]
             row = new_row(index, problem)

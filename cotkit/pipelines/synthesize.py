@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from cotkit.chat import ChatModel
 
 ATTEMPTS_EACH = 5  # attempts at most for each problem wanted, when `attempts` is not given
+WAITING = 2000  # attempts that may wait for earlier ones beside those that ask
 
 
 def synthesized_problems(run: Run | str | os.PathLike[str], *, all: bool = False) -> list[Problem]:
@@ -178,6 +179,7 @@ def _open(
         runtime={**budgets, "time_limit": time_limit, "n": n, "attempts": attempts},
         resume=resume,
         width=sum(model.max_concurrency for model in models),
+        waiting=recipe.lag if recipe.strategy == "self_instruct" else WAITING,  # which look no further back
         budgets=budgets,
         use_cache=use_cache,
         time_limit=time_limit,
@@ -187,7 +189,7 @@ def _open(
         enough=n,
         beside=beside,
     )
-    before = Run(work.folder.path)
+    made.places, before = work.places, Run(work.folder.path)
     made.remember(before.records())
     made.calibration = before.report.get("judge_calibration")  # when this sitting tries the judge on nothing
     if places is not None:  # nobody waits for what other shards do

@@ -12,7 +12,7 @@ from cotkit.records import Extraction, Verdict
 from cotkit.verify.answer_keys import answer_key
 from cotkit.verify.audit import DAYS, FLOAT_NOISE, audit, audit_files, read_output
 from cotkit.verify.audit_report import AuditReport, Finding, findings_table
-from cotkit.verify.check import acheck_answer, check_answer
+from cotkit.verify.check import acheck_answer, check_answer, check_answers
 from cotkit.verify.extraction import brace_pairs, extract, extract_answer, reference_answer
 from cotkit.verify.notation import FONT_COMMANDS, VULGAR
 from cotkit.verify.policy import ANSWER_TYPES, AnswerPolicy
@@ -59,6 +59,7 @@ __all__ = [
     "audit_files",
     "brace_pairs",
     "check_answer",
+    "check_answers",
     "code_form",
     "extract",
     "extract_answer",

@@ -8,7 +8,11 @@ event loop. Symbolic answers are remembered, failures of the checker are not.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import re
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from cotkit.records import Verdict
 from cotkit.verify.extraction import after_thinking, extract, is_one_value, reference_answer
@@ -18,9 +22,10 @@ from cotkit.verify.numbers import shown_tolerance
 from cotkit.verify.policy import AnswerPolicy, check_answer_type, check_tolerance
 from cotkit.verify.quantities import read_quantity
 from cotkit.verify.verdicts import FAILURES, Outcome
-from cotkit.verify.workers import Answered, shared_pool
+from cotkit.verify.workers import Answered, cores, shared_pool
 
 REMEMBERED = 20_000  # symbolic answers
+CHUNK = 500  # answers that are sent to an executor together
 INLINE = 200  # characters; longer texts climb the ladder outside the event loop
 DEFAULT_POLICY = AnswerPolicy()
 INTEGER = re.compile(r"[+-]?\d{1,15}")
@@ -51,6 +56,9 @@ def check_answer(
     return check.verdict
 
 
+SIGNATURE = inspect.signature(check_answer)
+
+
 async def acheck_answer(
     prediction: str | None,
     reference: str | None,
@@ -66,6 +74,45 @@ async def acheck_answer(
     while check.verdict is None:
         check.resume(await asyncio.wrap_future(shared_pool().submit(*check.job)))
     return check.verdict
+
+
+def check_answers(
+    answers: Iterable[tuple | dict[str, Any]], workers: int | None = None, *, executor: Any = None, **options
+) -> list[Verdict]:
+    """Many checks, `workers` at once (default: one a core); verdicts in the order of the answers.
+
+    An answer is (prediction, reference), or a dict of `check_answer`'s arguments that go before `options`.
+    executor: where they are checked, in chunks: anything with concurrent.futures' `submit`, such as a Dask
+        cluster's `Client.get_executor()`; `workers` then counts in each of its processes. None = here.
+
+    Raises TypeError or ValueError, naming the row, before the first check.
+    """
+    rows = [_arguments(number, answer, options) for number, answer in enumerate(answers)]
+    if executor is not None:
+        chunks = [rows[at : at + CHUNK] for at in range(0, len(rows), CHUNK)]
+        futures = [executor.submit(check_answers, chunk, workers) for chunk in chunks]
+        return [verdict for future in futures for verdict in future.result()]
+    with ThreadPoolExecutor(workers or cores(), thread_name_prefix="cotkit-check") as pool:
+        try:
+            return list(pool.map(lambda row: check_answer(**row), rows))
+        except BaseException:  # an interrupt
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _arguments(number: int, answer: Any, options: dict[str, Any]) -> dict[str, Any]:
+    if not isinstance(answer, dict):
+        if not isinstance(answer, (tuple, list)) or len(answer) != 2:
+            raise TypeError(f"row {number}: give (prediction, reference) or a dict, got {answer!r:.80}")
+        answer = dict(zip(("prediction", "reference"), answer, strict=True))
+    row = options | answer
+    try:
+        bound = SIGNATURE.bind(**row)
+        bound.apply_defaults()
+        check_arguments(*bound.arguments.values())
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"row {number}: {error}") from None
+    return row
 
 
 class Check:

@@ -12,7 +12,9 @@ import virtual_time
 
 from cotkit import aio
 from cotkit.judge import Judge
-from cotkit.pipelines import start_distill  # noqa: F401 - the room is loaded before time is virtual
+from cotkit.pipelines import attempts, programs
+from cotkit.pipelines.running import seed_of
+from cotkit.pipelines.synthesize import _prepare as prepare_synthesis
 from cotkit.problems import Problem
 from cotkit.records import Completion, Judgement
 
@@ -104,6 +106,71 @@ def test_generation_judging_and_refinement_have_no_barrier(tmp_path, law, width)
     chains = [latency.spent[n] for n in range(count)]
     assert latency.peak <= width
     assert seconds <= virtual_time.list_schedule(chains, width) / 0.98
+
+
+class Maker(Generator):
+    """Writes questions, programs and worked answers; the attempt is known by its sampling seed."""
+
+    def __init__(self, latency, width):
+        super().__init__(latency, width)
+        self.asked = {}  # seconds of the question
+
+    def stats(self):
+        return {}
+
+    async def acomplete(self, messages, seed, role, **options):
+        await self.latency.wait(f"PID={seed}")
+        self.asked.setdefault(seed, self.latency.spent[seed])
+        text = messages[-1]["content"]
+        if role == "generator":
+            word = "".join(chr(97 + int(digit)) for digit in str(seed))  # no two questions are alike
+            text = " ".join(word + letter for letter in "stuvwxyz") + f" PID={seed}; what is it?"
+        elif role == "coder":
+            pid = re.findall(r"PID=(\d+)", text)[-1]
+            text = f"```python\nprint({pid})\n```"
+        else:
+            pid = re.findall(r"PID=(\d+)", text)[-1]
+            text = f"It is {pid}. The answer is \\boxed{{{pid}}}."
+        return Completion(text=text, model="virtual", endpoint="none")
+
+
+def no_need(attempt):
+    return ()
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("width", [1, 20, 100])
+@pytest.mark.parametrize(
+    ("strategy", "options", "needs"),
+    [
+        ("few_shot", {}, no_need),
+        ("self_instruct", {"lag": 120}, lambda attempt: range(attempt - 120)),
+        ("evol_instruct", {"lag": 75}, lambda attempt: [attempt - 75][: attempt >= 75]),
+    ],
+    ids=["few_shot", "self_instruct", "evol_instruct"],
+)
+def test_synthesis_has_no_barrier(tmp_path, monkeypatch, law, width, strategy, options, needs):
+    """A question that hangs keeps one place, however many attempts wait to be compared with it."""
+
+    async def printed(code, **options):
+        return re.search(r"\d+", code)[0]
+
+    monkeypatch.setattr(attempts, "printed_by", printed)
+    monkeypatch.setattr(programs, "printed_by", printed)
+    latency, count = Latency(law, seed=width), 300
+    seeds = [
+        Problem(id=str(n), problem=f"Seed {n} of the {chr(97 + n)} kind?", reference=str(n), type="t")
+        for n in range(6)
+    ]
+    gates = {"near": 0.99, "rouge_l": 1.0, "new_words": 0, "min_words": 1, "keywords": [], "rules": []}
+    maker = Maker(latency, width)
+    options = {"attempts": count, "gates": gates, "run": tmp_path / "r"} | options
+    run, seconds = virtual_time.run(prepare_synthesis(seeds, strategy, maker, None, options).go())
+    assert run.report["kept"] == count, run.report["drops"]
+    keys = [seed_of(0, f"{strategy}-{n:05d}") for n in range(count)]
+    chains, asked = [latency.spent[key] for key in keys], [maker.asked[key] for key in keys]
+    assert latency.peak <= width
+    assert seconds <= virtual_time.list_schedule(chains, width, needs, asked) / 0.98
 
 
 @pytest.mark.parametrize("law", LAWS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import selectors
+from collections import deque
 
 
 class _Jump(selectors.DefaultSelector):
@@ -39,9 +40,28 @@ def run(coroutine):
         loop.close()
 
 
-def list_schedule(durations, width):
-    """The makespan of an ideal pool: each free place takes the next job (Graham 1966)."""
-    busy = [0.0] * min(width, len(durations))
-    for duration in durations:
-        heapq.heapreplace(busy, busy[0] + duration)
-    return max(busy)
+def list_schedule(durations, width, needs=lambda job: (), asked=None):
+    """The makespan of an ideal pool: each free place takes the job that waits longest (Graham 1966).
+
+    `needs(job)`: the lower jobs that must be settled before it can start. A job is settled when it has ended
+    and all lower ones have asked, which takes the first `asked` of their durations (None = no time).
+    """
+    asked = asked or [0.0] * len(durations)
+    missing = {job: set(needs(job)) for job in range(len(durations))}
+    ready = deque(job for job, others in missing.items() if not others)
+    events, busy, now, ended, known, all_known = [], 0, 0.0, set(), set(), 0
+    while ready or events:
+        while ready and busy < width:
+            job, busy = ready.popleft(), busy + 1
+            heapq.heappush(events, (now + asked[job], job, known))
+            heapq.heappush(events, (now + durations[job], job, ended))
+        now, job, happened = heapq.heappop(events)
+        happened.add(job)
+        busy -= happened is ended
+        while all_known in known:
+            all_known += 1
+        settled = {job for job in ended if job <= all_known}
+        for job in [job for job, others in missing.items() if others and others <= settled]:
+            missing[job] = set()
+            ready.append(job)
+    return now

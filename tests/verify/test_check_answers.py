@@ -1,0 +1,55 @@
+"""Many answers at once: the same verdicts as one by one, here or on an executor."""
+
+from __future__ import annotations
+
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+
+import pytest
+
+from cotkit import AnswerPolicy, check_answer, check_answers
+
+PAIRS = [
+    ("72", "72"),
+    ("73", "72"),
+    ("The answer is \\boxed{1/2}.", "0.5"),
+    ("x^2 + 2x + 1", "(x + 1)^2"),
+    (None, "3"),
+    ("3", None),
+] * 3
+
+
+def test_the_same_verdicts_in_the_same_order():
+    assert check_answers(PAIRS) == [check_answer(*pair) for pair in PAIRS]
+    assert check_answers(iter(PAIRS), workers=1) == check_answers(PAIRS, workers=8)
+    assert check_answers([]) == []
+
+
+def test_options_hold_for_all_and_a_row_has_its_own():
+    rows = [("3.14", "3.1416"), {"prediction": "3.14", "reference": "3.1416", "tolerance": 1e-6}]
+    assert [v.correct for v in check_answers(rows, tolerance=0.01, answer_type="number")] == [True, False]
+
+
+def test_on_an_executor(monkeypatch):
+    monkeypatch.setattr("cotkit.verify.check.CHUNK", 5)
+    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
+        found = check_answers(PAIRS, executor=pool, policy=AnswerPolicy(seconds=10))
+    assert found == check_answers(PAIRS)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (("1", 2), "row 1: check_answer compares texts: reference is int"),
+        ("11", "row 1: give \\(prediction, reference\\) or a dict, got '11'"),
+        (("1", "2", "3"), "row 1: give"),
+        ({"prediction": "1"}, "row 1: missing a required argument: 'reference'"),
+        ({"prediction": "1", "reference": "1", "typ": "number"}, "row 1: got an unexpected keyword argument"),
+        ({"prediction": "1", "reference": "1", "answer_type": "nmber"}, "row 1: .*nmber"),
+        ({"prediction": "1", "reference": "1", "tolerance": 2}, "row 1: tolerance"),
+    ],
+)
+def test_a_bad_row_is_named_before_any_check(row, message, monkeypatch):
+    monkeypatch.setattr("cotkit.verify.check.check_answer", lambda **row: pytest.fail("checked"))
+    with pytest.raises((TypeError, ValueError), match=message):
+        check_answers([("1", "1"), row])
