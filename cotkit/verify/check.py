@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
+from collections import deque
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from cotkit.records import Verdict
@@ -22,10 +22,10 @@ from cotkit.verify.numbers import shown_tolerance
 from cotkit.verify.policy import AnswerPolicy, check_answer_type, check_tolerance
 from cotkit.verify.quantities import read_quantity
 from cotkit.verify.verdicts import FAILURES, Outcome
-from cotkit.verify.workers import Answered, cores, shared_pool
+from cotkit.verify.workers import Answered, in_chunks, shared_pool
 
 REMEMBERED = 20_000  # symbolic answers
-CHUNK = 500  # answers that are sent to an executor together
+CHUNK = 64  # answers that are sent to an executor together
 INLINE = 200  # characters; longer texts climb the ladder outside the event loop
 DEFAULT_POLICY = AnswerPolicy()
 INTEGER = re.compile(r"[+-]?\d{1,15}")
@@ -77,27 +77,27 @@ async def acheck_answer(
 
 
 def check_answers(
-    answers: Iterable[tuple | dict[str, Any]], workers: int | None = None, *, executor: Any = None, **options
+    answers: Iterable[tuple | dict[str, Any]], *, executor: Any = None, **options: Any
 ) -> list[Verdict]:
-    """Many checks, `workers` at once (default: one a core); verdicts in the order of the answers.
+    """Many checks; verdicts in the order of the answers. What needs algebra is worked on side by side.
 
     An answer is (prediction, reference), or a dict of `check_answer`'s arguments that go before `options`.
     executor: where they are checked, in chunks: anything with concurrent.futures' `submit`, such as a Dask
-        cluster's `Client.get_executor()`; `workers` then counts in each of its processes. None = here.
+        cluster's `Client.get_executor()`. None = in this process.
 
     Raises TypeError or ValueError, naming the row, before the first check.
     """
     rows = [_arguments(number, answer, options) for number, answer in enumerate(answers)]
     if executor is not None:
-        chunks = [rows[at : at + CHUNK] for at in range(0, len(rows), CHUNK)]
-        futures = [executor.submit(check_answers, chunk, workers) for chunk in chunks]
-        return [verdict for future in futures for verdict in future.result()]
-    with ThreadPoolExecutor(workers or cores(), thread_name_prefix="cotkit-check") as pool:
-        try:
-            return list(pool.map(lambda row: check_answer(**row), rows))
-        except BaseException:  # an interrupt
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+        return in_chunks(executor, check_answers, rows, CHUNK)
+    checks = [Check(**row) for row in rows]
+    waiting = deque((check, shared_pool().submit(*check.job)) for check in checks if check.verdict is None)
+    while waiting:
+        check, answered = waiting.popleft()
+        check.resume(answered.result())
+        if check.verdict is None:
+            waiting.append((check, shared_pool().submit(*check.job)))
+    return [check.verdict for check in checks]
 
 
 def _arguments(number: int, answer: Any, options: dict[str, Any]) -> dict[str, Any]:
@@ -105,14 +105,13 @@ def _arguments(number: int, answer: Any, options: dict[str, Any]) -> dict[str, A
         if not isinstance(answer, (tuple, list)) or len(answer) != 2:
             raise TypeError(f"row {number}: give (prediction, reference) or a dict, got {answer!r:.80}")
         answer = dict(zip(("prediction", "reference"), answer, strict=True))
-    row = options | answer
     try:
-        bound = SIGNATURE.bind(**row)
+        bound = SIGNATURE.bind(**options | answer)
         bound.apply_defaults()
         check_arguments(*bound.arguments.values())
     except (TypeError, ValueError) as error:
         raise type(error)(f"row {number}: {error}") from None
-    return row
+    return bound.arguments
 
 
 class Check:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
 
 import pytest
 
@@ -21,7 +21,7 @@ PAIRS = [
 
 def test_the_same_verdicts_in_the_same_order():
     assert check_answers(PAIRS) == [check_answer(*pair) for pair in PAIRS]
-    assert check_answers(iter(PAIRS), workers=1) == check_answers(PAIRS, workers=8)
+    assert check_answers(iter(PAIRS)) == check_answers(PAIRS)
     assert check_answers([]) == []
 
 
@@ -37,6 +37,33 @@ def test_on_an_executor(monkeypatch):
     assert found == check_answers(PAIRS)
 
 
+class Failing(Executor):
+    """The second chunk fails, the others never end."""
+
+    def __init__(self):
+        self.futures = []
+
+    def submit(self, work, chunk):
+        self.futures.append(Future())
+        if len(self.futures) == 2:
+            self.futures[0].set_result(work(chunk))
+            self.futures[1].set_exception(OSError("lost"))
+        return self.futures[-1]
+
+
+def test_a_chunk_that_fails_cancels_the_others(monkeypatch):
+    monkeypatch.setattr("cotkit.verify.check.CHUNK", 5)
+    executor = Failing()
+    with pytest.raises(OSError, match="lost"):
+        check_answers(PAIRS, executor=executor)
+    assert [future.cancelled() for future in executor.futures] == [False, False, True, True]
+
+
+def test_what_is_no_executor_is_refused():
+    with pytest.raises(TypeError, match=r"executor must have concurrent.futures' submit\(\), got str"):
+        check_answers(PAIRS, executor="dask")
+
+
 @pytest.mark.parametrize(
     ("row", "message"),
     [
@@ -50,6 +77,6 @@ def test_on_an_executor(monkeypatch):
     ],
 )
 def test_a_bad_row_is_named_before_any_check(row, message, monkeypatch):
-    monkeypatch.setattr("cotkit.verify.check.check_answer", lambda **row: pytest.fail("checked"))
+    monkeypatch.setattr("cotkit.verify.check.Check", lambda **row: pytest.fail("checked"))
     with pytest.raises((TypeError, ValueError), match=message):
         check_answers([("1", "1"), row])

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from cotkit.verify.workers import cores
+from cotkit.verify.workers import cores, in_chunks
 
 from . import cold
 from .cancel import Cancellation
@@ -91,9 +91,7 @@ def run_programs(
     programs = list(programs)
     jobs = [Job(**options | (item if isinstance(item, dict) else {"code": item})) for item in programs]
     if executor is not None:
-        chunks = [programs[at : at + CHUNK] for at in range(0, len(programs), CHUNK)]
-        futures = [executor.submit(run_programs, chunk, workers, **options) for chunk in chunks]
-        return [result for future in futures for result in future.result()]
+        return in_chunks(executor, run_programs, programs, CHUNK, workers=workers, **options)
     levels = [level_for(job) for job in jobs]
     cancellation = Cancellation()
     with ThreadPoolExecutor(workers or cores(), thread_name_prefix="cotkit-sandbox") as pool:
