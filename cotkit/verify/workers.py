@@ -133,7 +133,7 @@ def cores() -> int:
 
 
 def in_chunks(executor: Any, work: Callable[..., list], items: list, size: int, **options: Any) -> list:
-    """`work(chunk, **options)` of all chunks on an executor, in order; an error cancels what has not begun."""
+    """`work(chunk, **options)` of all chunks on an executor, in order; an error cancels what waits."""
     if not hasattr(executor, "submit"):
         raise TypeError(f"executor must have concurrent.futures' submit(), got {type(executor).__name__}")
     chunks = [items[at : at + size] for at in range(0, len(items), size)]
