@@ -150,7 +150,8 @@ def build(row: Any, columns: Mapping[str, str], default_id: str | None) -> tuple
         values[field] = _text(row, columns[field], faults) if field in columns else None
     values["metadata"] = _metadata(row, columns, faults)
     _fill_in(values, columns)
-    return (None if faults else Problem(**values)), faults
+    given = {name: value for name, value in values.items() if value is not None}  # pydantic keeps their names
+    return (None if faults else Problem(**given)), faults
 
 
 def _fill_in(values: dict[str, Any], columns: Mapping[str, str]) -> None:

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
+from cotkit.executors import in_chunks
 from cotkit.records import Verdict
 from cotkit.verify.extraction import after_thinking, extract, is_one_value, reference_answer
 from cotkit.verify.ladder import Comparison
@@ -22,7 +23,7 @@ from cotkit.verify.numbers import shown_tolerance
 from cotkit.verify.policy import AnswerPolicy, check_answer_type, check_tolerance
 from cotkit.verify.quantities import read_quantity
 from cotkit.verify.verdicts import FAILURES, Outcome
-from cotkit.verify.workers import Answered, in_chunks, shared_pool
+from cotkit.verify.workers import Answered, shared_pool
 
 REMEMBERED = 20_000  # symbolic answers
 CHUNK = 64  # answers that are sent to an executor together

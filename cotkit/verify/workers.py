@@ -21,9 +21,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
-from typing import Any
 
 import cotkit
 from cotkit.verify.verdicts import Outcome
@@ -130,20 +129,6 @@ def clean_environment() -> dict[str, str]:
 
 def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def in_chunks(executor: Any, work: Callable[..., list], items: list, size: int, **options: Any) -> list:
-    """`work(chunk, **options)` of all chunks on an executor, in order; an error cancels what waits."""
-    if not hasattr(executor, "submit"):
-        raise TypeError(f"executor must have concurrent.futures' submit(), got {type(executor).__name__}")
-    chunks = [items[at : at + size] for at in range(0, len(items), size)]
-    futures = [executor.submit(work, chunk, **options) for chunk in chunks]
-    try:
-        return [result for future in futures for result in future.result()]
-    except BaseException:
-        for future in futures:
-            future.cancel()
-        raise
 
 
 class WorkerPool:

@@ -17,7 +17,8 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from cotkit.verify.workers import cores, in_chunks
+from cotkit.executors import in_chunks
+from cotkit.verify.workers import cores
 
 from . import cold
 from .cancel import Cancellation

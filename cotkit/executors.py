@@ -1,0 +1,44 @@
+"""Work on anything with concurrent.futures' `submit`: a process pool, or Dask's `Client.get_executor()`."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+
+def check_executor(executor: Any, shards: int = 1) -> None:
+    """TypeError or ValueError for what could not work."""
+    if not callable(getattr(executor, "submit", None)):
+        raise TypeError(
+            f"executor must have concurrent.futures' submit, got {type(executor).__name__}; for Dask that is "
+            "Client(...).get_executor()"
+        )
+    if not isinstance(shards, int) or isinstance(shards, bool) or shards < 1:
+        raise ValueError(f"shards must be a whole number of at least 1, got {shards!r}")
+
+
+def submit(executor: Any, work: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    """The future of `work(*arguments, **options)`, done anew.
+
+    Dask takes calls with equal arguments for one: while anything holds the future of one that failed, as a
+    notebook holds its last error, it would give that error again at once. So no two calls are equal.
+    """
+    return executor.submit(_work, uuid.uuid4().hex, work, *arguments, **options)
+
+
+def in_chunks(executor: Any, work: Callable[..., list], items: list, size: int, **options: Any) -> list:
+    """`work(chunk, **options)` of all chunks, in order; an error cancels what has not begun."""
+    check_executor(executor)
+    chunks = [items[at : at + size] for at in range(0, len(items), size)]
+    futures = [submit(executor, work, chunk, **options) for chunk in chunks]
+    try:
+        return [result for future in futures for result in future.result()]
+    except BaseException:
+        for future in futures:
+            future.cancel()
+        raise
+
+
+def _work(_: str, work: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    return work(*arguments, **options)
