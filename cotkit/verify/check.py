@@ -12,6 +12,7 @@ import inspect
 import re
 from collections import deque
 from collections.abc import Iterable
+from concurrent.futures import Future
 from typing import Any
 
 from cotkit.executors import in_chunks
@@ -26,6 +27,7 @@ from cotkit.verify.verdicts import FAILURES, Outcome
 from cotkit.verify.workers import Answered, shared_pool
 
 REMEMBERED = 20_000  # symbolic answers
+AHEAD = 8  # jobs of algebra that `check_answers` has in the workers' queue
 CHUNK = 64  # answers that are sent to an executor together
 INLINE = 200  # characters; longer texts climb the ladder outside the event loop
 DEFAULT_POLICY = AnswerPolicy()
@@ -92,12 +94,24 @@ def check_answers(
     if executor is not None:
         return in_chunks(executor, check_answers, rows, CHUNK)
     checks = [Check(**row) for row in rows]
-    waiting = deque((check, shared_pool().submit(*check.job)) for check in checks if check.verdict is None)
-    while waiting:
-        check, answered = waiting.popleft()
-        check.resume(answered.result())
-        if check.verdict is None:
-            waiting.append((check, shared_pool().submit(*check.job)))
+    undecided = deque(check for check in checks if check.verdict is None)
+    asked: deque[tuple[Check, Future]] = deque()
+    try:
+        while undecided or asked:
+            while undecided and len(asked) < AHEAD:  # runs that go on beside this need the workers too
+                check = undecided.popleft()
+                check.look_again()
+                if check.verdict is None:
+                    asked.append((check, shared_pool().submit(*check.job)))
+            if asked:
+                check, answered = asked.popleft()
+                check.resume(answered.result())
+                if check.verdict is None:
+                    undecided.appendleft(check)
+    except BaseException:  # an interrupt
+        for _, answered in asked:
+            answered.cancel()
+        raise
     return [check.verdict for check in checks]
 
 
@@ -138,6 +152,11 @@ class Check:
                 ("positive_symbols", policy.positive_symbols),
             )
             self.climb()
+
+    def look_again(self) -> None:
+        """Others may have asked the same in the meantime."""
+        self.job = None
+        self.climb()
 
     def climb(self) -> None:
         """Run the ladder with the symbolic answers known so far; ask for those that it still wants."""

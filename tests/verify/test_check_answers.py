@@ -37,6 +37,42 @@ def test_on_an_executor(monkeypatch):
     assert found == check_answers(PAIRS)
 
 
+def test_equal_pairs_are_worked_out_once_and_few_wait_in_the_workers_queue(monkeypatch):
+    from cotkit.verify import check
+
+    pool, jobs, waiting = check.shared_pool(), [], []
+
+    class Counting:
+        def submit(self, pairs, options, seconds):
+            jobs.append(pairs)
+            waiting.append(pool.submit(pairs, options, seconds))
+            assert sum(not future.done() for future in waiting) <= check.AHEAD
+            return waiting[-1]
+
+    monkeypatch.setattr(check, "shared_pool", Counting)
+    pairs = [(f"x^2 + {2 * n}x + {n * n}", f"(x + {n})^2") for n in range(41, 53)]
+    assert all(verdict.correct for verdict in check_answers(pairs * 4))
+    assert len(jobs) <= len(pairs) + check.AHEAD
+
+
+def test_an_interrupt_takes_back_what_waits(monkeypatch):
+    from cotkit.verify import check
+
+    futures = []
+
+    class Interrupted:
+        def submit(self, *job):
+            futures.append(Future())
+            if len(futures) == 1:
+                futures[0].set_exception(KeyboardInterrupt())
+            return futures[-1]
+
+    monkeypatch.setattr(check, "shared_pool", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        check_answers([(f"x + {n} + y", f"y + x + {n}") for n in range(61, 90)])
+    assert len(futures) == check.AHEAD and all(future.cancelled() for future in futures[1:])
+
+
 class Failing(Executor):
     """The second chunk fails, the others never end."""
 
