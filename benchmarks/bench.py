@@ -5,21 +5,25 @@
     cotkit bench --with camel --camel-python /path/to/venv/bin/python
 
 Every client is a process of its own (drivers.py) against an endpoint in another (mock_endpoint.py); clients
-take turns, each workload is repeated, medians are compared. CPU time, bytes and counts hold on a busy
-machine, wall times do not: a run whose client waited for a processor more than 5 % of its time is marked
-noisy, and no target on wall time is judged by it. Writes reports/bench/bench.json and bench.html.
+take turns; width, wide, heavy and chain are repeated and compared by medians. Bytes and counts hold on a busy
+machine, CPU time nearly, wall times do not. A run is noisy, and no target on wall time is judged by it, when
+its client or its endpoint waited for a processor more than 5 % of the time, or a fixed computation before it
+took a fifth longer than at its quickest. Writes reports/bench/bench.json and bench.html.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime
 import json
 import math
 import os
 import pathlib
 import platform
+import shutil
 import signal
+import sqlite3
 import statistics
 import subprocess
 import sys
@@ -42,11 +46,14 @@ class Bench:
     def __init__(self, options: argparse.Namespace):
         self.options = options
         self.runs: list[dict[str, Any]] = []
+        self.quickest_s = spin()
         self.pythons = {"camel": options.camel_python} if "camel" in options.with_ else {}
 
     def run(self, driver: str, job: str, n: int, width: int, endpoint: Endpoint, **more: Any) -> dict:
         """One client, once: what it took, and what the endpoint saw."""
         endpoint.reset()
+        waited, spun = endpoint.waited_s(), spin()
+        self.quickest_s = min(self.quickest_s, spun)
         with tempfile.TemporaryDirectory(prefix="cotkit-bench-") as folder:
             done = subprocess.run(
                 self.command(driver, job, n, width, endpoint, folder, **more),
@@ -57,7 +64,9 @@ class Bench:
             raise SystemExit(f"{driver} failed on {job} n={n}")
         took = json.loads(done.stdout.splitlines()[-1])
         seen = endpoint.stats()
-        took["noisy"] = took["waited_s"] > NOISY * took["wall_s"]
+        took["endpoint_waited_s"] = endpoint.waited_s() - waited
+        starved = max(took["waited_s"], took["endpoint_waited_s"]) > NOISY * took["wall_s"]
+        took["noisy"] = starved or spun > 1.2 * self.quickest_s
         took["cpu_ms_a_call"] = 1000 * took["cpu_s"] / seen["ok"]
         took["efficiency"] = seen["latency_s"] / width / took["wall_s"]
         result = {"driver": driver, "job": job, "n": n, "width": width, **took, **seen}
@@ -127,6 +136,16 @@ def width_100(bench: Bench) -> Iterator[Line]:
         yield line(f"peak memory of {driver}", one["rss_mb"], "MB")
 
 
+def heavy(bench: Bench) -> Iterator[Line]:
+    """500 ms on average x 100 with a heavy tail (lognormal, sigma 0.8)."""
+    with Endpoint(latency_ms=500, sigma=0.8) as endpoint:
+        seen = bench.compare(["aiohttp", "cotkit-aiohttp"], "single", 4000, 100, endpoint)
+    own, floor = seen["cotkit-aiohttp"], seen["aiohttp"]
+    ratio = own["efficiency"] / floor["efficiency"]
+    holds = None if own["noisy"] or floor["noisy"] else ratio >= 0.95
+    yield line("efficiency of cotkit-aiohttp, of the bare aiohttp loop's", ratio, "x", ">= 0.95", holds)
+
+
 def width_1000(bench: Bench) -> Iterator[Line]:
     """2 s x 1000: a cluster behind one address."""
     with Endpoint(latency_ms=2000) as endpoint:
@@ -146,6 +165,7 @@ def chain(bench: Bench) -> Iterator[Line]:
         noisy = " (noisy)" if one["noisy"] else ""
         yield line(f"efficiency of {driver}", one["efficiency"], "of ideal", note=noisy)
         yield line(f"CPU a call of {driver}", one["cpu_ms_a_call"], "ms")
+        yield line(f"calls of {driver}", one["ok"])
         holds = None if driver in bench.pythons else one["mixed"] == 0  # the peer's is no fault of ours
         yield line(f"prompts that mixed two problems, {driver}", one["mixed"], "", "0", holds)
 
@@ -156,7 +176,7 @@ def faults(bench: Bench) -> Iterator[Line]:
         with Endpoint(latency_ms=50, **FAULTS) as endpoint:
             seen = bench.run(driver, "single", 400, 20, endpoint)
         injected = seen["failed"] + seen["limited"] + seen["dropped"]
-        yield line(f"rows lost, {driver}", 400 - seen["ok"], "of 400", "0", seen["ok"] == 400)
+        yield line(f"rows lost, {driver}", 400 - seen["rows"], "of 400", "0", seen["rows"] == 400)
         more = seen["requests"] - 400 - injected
         yield line(
             f"requests beyond problems and {injected} injected faults, {driver}", more, "", "0", more == 0
@@ -168,7 +188,8 @@ def cap(bench: Bench) -> Iterator[Line]:
     for driver in ("cotkit-openai", "cotkit-aiohttp"):  # a bare loop without retries ends at the first 429
         with Endpoint(latency_ms=50, rpm=100, speed_up=12) as endpoint:  # 100 in each 5 s
             seen = bench.run(driver, "single", 400, 50, endpoint, rpm=1200)
-        used = 400 / 1200 * 60 / seen["wall_s"]
+        used = seen["rows"] / 1200 * 60 / seen["wall_s"]
+        yield line(f"rows lost, {driver}", 400 - seen["rows"], "of 400", "0", seen["rows"] == 400)
         yield line(f"429s, {driver}", seen["limited"] / seen["requests"], "of requests", "<= 0.01",
                    seen["limited"] <= 0.01 * seen["requests"])  # fmt: skip
         yield line(
@@ -185,18 +206,30 @@ def kill(bench: Bench) -> Iterator[Line]:
         ):
             command = bench.command("cotkit-aiohttp", "single", 300, 20, endpoint, folder)
             first = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
-            while endpoint.stats()["ok"] < share * 300:
+            while first.poll() is None and endpoint.stats()["ok"] < share * 300:
                 time.sleep(0.01)
+            if first.poll() is not None:
+                raise SystemExit(f"the client ended before it could be killed, with {first.returncode}")
             os.killpg(first.pid, signal.SIGKILL)
             first.wait()
+            time.sleep(0.5)  # what was under way has reached the endpoint
+            before, known = endpoint.stats(), answers(pathlib.Path(folder) / "run")
             subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
             seen = endpoint.stats()
             rows = (pathlib.Path(folder) / "run" / "rows.jsonl").read_text().count("\n")
         yield line(f"rows after a kill at {share:.0%} and a second call", rows, "of 300", "300", rows == 300)
-        again = seen["repeated"]
-        yield line(
-            "calls asked again (in flight when it was killed: at most 20)", again, "", "<= 20", again <= 20
-        )
+        again = seen["requests"] - before["requests"] - (300 - known)
+        yield line(f"calls asked again of {known} that were completed", again, "", "0", again == 0)
+        cut = seen["ok"] - 300
+        yield line("calls asked again that were in flight (at most 20)", cut, "", "<= 20", cut <= 20)
+
+
+def answers(run: pathlib.Path) -> int:
+    """Completed calls that a run folder knows; by a copy, for closing the database would mend it."""
+    with tempfile.TemporaryDirectory(prefix="cotkit-bench-") as folder:
+        copy = shutil.copytree(run, folder, dirs_exist_ok=True)
+        with contextlib.closing(sqlite3.connect(pathlib.Path(copy) / "calls.sqlite")) as database:
+            return database.execute("SELECT COUNT(*) FROM answers").fetchone()[0]
 
 
 def start(bench: Bench) -> Iterator[Line]:
@@ -232,7 +265,7 @@ def writing(bench: Bench) -> Iterator[Line]:
     for n in sizes:
         written = files[n]["written_bytes"] / files[n]["file_bytes"]
         yield line(f"bytes written, the database's log included, n = {n:,}", written, "x the run folder",
-                   note="without the log: once, as a test counts")  # fmt: skip
+                   "<= 1.1", written <= 1.1, "without the log: once, as a test counts")  # fmt: skip
     exponent = math.log(files[10000]["written_bytes"] / files[100]["written_bytes"]) / math.log(100)
     yield line(
         "growth of bytes written from n = 100 to 10,000", exponent, "exponent", "<= 1.02", exponent <= 1.02
@@ -246,12 +279,14 @@ def many(bench: Bench) -> Iterator[Line]:
     with Endpoint() as endpoint:
         few = bench.run("cotkit-aiohttp", "single", 10_000, 100, endpoint)
         seen = bench.run("cotkit-aiohttp", "single", 100_000, 100, endpoint)
-    lost = 100_000 - seen["ok"]
+    lost = 100_000 - seen["rows"]
     yield line(
-        "calls lost or asked twice", lost + seen["repeated"], "of 100,000", "0", lost == 0 == seen["repeated"]
-    )
+        "rows lost or calls asked twice", lost + seen["repeated"], "of 100,000", "0",
+        lost == 0 == seen["repeated"],
+    )  # fmt: skip
     kilobytes = 1024 * (seen["rss_mb"] - few["rss_mb"]) / 90_000
-    yield line("memory a further problem, itself included", kilobytes, "kB", "<= 4", kilobytes <= 4)
+    note = "the problems are a list in memory"
+    yield line("memory a further problem, itself included", kilobytes, "kB", "<= 4", kilobytes <= 4, note)
     yield line("CPU a call", seen["cpu_ms_a_call"], "ms")
 
 
@@ -273,6 +308,7 @@ def checks(bench: Bench) -> Iterator[Line]:
 WORKLOADS: dict[str, Callable[[Bench], Iterator[Line]]] = {
     "width": width_100,
     "wide": width_1000,
+    "heavy": heavy,
     "chain": chain,
     "faults": faults,
     "cap": cap,
@@ -288,6 +324,13 @@ def line(
     what: str, value: float, unit: str = "", target: str = "", holds: bool | None = None, note: str = ""
 ) -> Line:
     return {"what": what, "value": value, "unit": unit, "target": target, "holds": holds, "note": note}
+
+
+def spin() -> float:
+    """Seconds a fixed computation takes, by the clock."""
+    began = time.perf_counter()
+    sum(number * number for number in range(2_000_000))
+    return time.perf_counter() - began
 
 
 def wall(what: str, own: dict[str, Any], floor: dict[str, Any], least: float) -> Line:

@@ -7,7 +7,8 @@
 HTTP/1.1 with keep-alive, parsed by hand in one asyncio.Protocol, so that the server costs a fraction of what
 any client does. A prompt carries a mark `PID=<n>`, and so does its answer: `stats()` counts prompts that hold
 more than one mark (mixed) and generations that were asked for again (repeated). As a judge it is
-deterministic: by the mark, half of the problems pass at once, 30 % need one refinement, 20 % two.
+deterministic: by the mark, half of the problems pass at once, 30 % need one refinement, 20 % two, and each
+refinement is better than what it refines. Latencies are drawn anew after each `reset()`: the same ones.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import argparse
 import asyncio
 import contextlib
 import json
+import pathlib
 import random
 import re
 import subprocess
@@ -32,7 +34,7 @@ WORDS = "so the number of parts is added to what was there before and the sum is
 
 class State:
     def __init__(self, options: argparse.Namespace):
-        self.options, self.random = options, random.Random(options.seed)
+        self.options = options
         self.filler = (WORDS * (1 + options.characters // len(WORDS)))[: options.characters]
         self.reset()
 
@@ -41,6 +43,7 @@ class State:
             ("requests", "ok", "limited", "failed", "dropped", "mixed", "repeated", "peak"), 0
         )
         self.latency_s, self.in_flight, self.seen, self.starts = 0.0, 0, set(), []
+        self.random = random.Random(self.options.seed)
 
     def latency(self) -> float:
         mean, sigma = self.options.latency_ms / 1000, self.options.sigma
@@ -119,7 +122,7 @@ class Connection(asyncio.Protocol):
         version = max((int(v) for v in VERSION.findall(body)), default=0)
         if b"response_format" in body:
             needed = (0, 0, 0, 0, 0, 1, 1, 1, 2, 2)[zlib.crc32(str(mark).encode()) % 10]
-            score = 9 if version >= needed else 3
+            score = 9 if version >= needed else 3 + version
             if b"completeness" in body:  # CAMEL's judge gives plain numbers, for three dimensions
                 scores = dict.fromkeys(("correctness", "clarity", "completeness"), score / 10)
                 return json.dumps(scores | {"feedback": "go on"})
@@ -165,6 +168,11 @@ class Endpoint:
 
     def reset(self) -> None:
         self._get("reset")
+
+    def waited_s(self) -> float:
+        """Seconds its process was ready to run, but did not."""
+        threads = pathlib.Path(f"/proc/{self._process.pid}/task").glob("*/schedstat")
+        return sum(int(thread.read_text().split()[1]) for thread in threads) / 1e9
 
     def _get(self, path: str) -> dict[str, Any]:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))

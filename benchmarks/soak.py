@@ -11,6 +11,7 @@ Everything is drawn from the seed, so a round can be run again alone (`--only 17
     no trace of another problem   no prompt that mixed two
     the ledger knows every answer that was delivered
     no call was asked again that had been answered, but for those in flight when a process was killed
+    what the endpoint failed is kept in the end
 
 The first thing that does not hold ends the soak with exit code 1 and leaves the folder.
 """
@@ -91,6 +92,8 @@ def play(plan: Round, folder: pathlib.Path) -> Counter[str]:
             assert last.returncode == 0, f"the last call ended with {last.returncode}: {output[-2000:]}"
             if check_books(plan, folder)["kept"] == plan.problems:
                 break
+        else:
+            raise AssertionError("problems that the endpoint failed did not come back")
         return check_calls(plan, endpoint, folder, killed["kill"])
 
 

@@ -48,6 +48,7 @@ def local_model(
     ctx: int | None = None,
     threads: int | None = None,
     adapter: str | os.PathLike | None = None,
+    gguf: str | os.PathLike | None = None,
     offline: bool = False,
     say: weights.Say = print,
     **chat_options,
@@ -60,6 +61,7 @@ def local_model(
     threads: None = the cores this process may use, at most 8.
     adapter: a LoRA file of llama.cpp to put on the weights (`cotkit.train.to_llama_adapter`). Its hash is in
         the model's name, so rows, run folders and the response cache tell one training from the next.
+    gguf: a whole GGUF file to serve in place of the weights (`cotkit.train.to_llama_model`); named likewise.
     offline: never touch the network.
     say: takes the progress lines of a download.
     chat_options: ChatModel's own options (temperature, max_tokens, ...).
@@ -70,10 +72,10 @@ def local_model(
     from cotkit.chat.model import ChatModel
 
     model = weights.find_model(DEFAULT if name == "auto" else name)
-    settings = _settings(model, parallel, ctx, threads, adapter)
+    settings = _settings(model, parallel, ctx, threads, {"adapter": adapter, "gguf": gguf})
     options = _chat_options(ChatModel, model, settings, chat_options)
     try:
-        file = weights.path(model.name, fetch=not offline, say=say)
+        file = settings["gguf"] or weights.path(model.name, fetch=not offline, say=say)
     except weights.WeightsError as error:
         if name != "auto":
             raise
@@ -109,7 +111,7 @@ def _settings(
     parallel: int | None,
     ctx: int | None,
     threads: int | None,
-    adapter: str | os.PathLike | None,
+    files: dict[str, str | os.PathLike | None],
 ) -> dict:
     """What the server is told, all defaults filled in; ValueError and ImportError before anything starts."""
     settings = {
@@ -120,15 +122,21 @@ def _settings(
     for option, least in (("parallel", 1), ("ctx", 128), ("threads", 1)):
         if type(settings[option]) is not int or settings[option] < least:
             raise ValueError(f"{option} must be a whole number, at least {least}: got {settings[option]!r}")
-    settings |= {"name": model.name, "adapter": None, "adapter_sha256": None}
-    if adapter is not None:
-        file = Path(adapter).expanduser().resolve()
+    settings |= {"name": model.name}
+    for option, given in files.items():
+        settings |= {option: None, f"{option}_sha256": None}
+        if given is None:
+            continue
+        file = Path(given).expanduser().resolve()
         if not file.is_file():
-            raise ValueError(f"adapter: there is no file {file}")
-        content = file.read_bytes()
-        if content[:4] != b"GGUF":
-            raise ValueError(f"adapter: {file} is no GGUF file; cotkit.train.to_llama_adapter() writes one")
-        settings |= {"adapter": str(file), "adapter_sha256": hashlib.sha256(content).hexdigest()}
+            raise ValueError(f"{option}: there is no file {file}")
+        with open(file, "rb") as stream:
+            if stream.read(4) != b"GGUF":
+                made = {"adapter": "to_llama_adapter", "gguf": "to_llama_model"}[option]
+                raise ValueError(f"{option}: {file} is no GGUF file; cotkit.train.{made}() writes one")
+            stream.seek(0)
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        settings |= {option: str(file), f"{option}_sha256": digest}
     try:
         settings["runtime"] = importlib.metadata.version("xllamacpp")
     except importlib.metadata.PackageNotFoundError:
@@ -141,8 +149,9 @@ def _settings(
 def _chat_options(chat_model: type, model: weights.EmbeddedModel, settings: dict, chosen: dict) -> dict:
     """The options of the ChatModel; a wrong one raises here, before anything is fetched."""
     served = model.name
-    if settings["adapter"]:  # another model than the bare one: in rows, and in the key of the response cache
-        served += f"+{Path(settings['adapter']).stem}-{settings['adapter_sha256'][:12]}"
+    for option in ("gguf", "adapter"):  # another model than the bare one: in rows, and in the cache's keys
+        if settings[option]:
+            served += f"+{Path(settings[option]).stem}-{settings[f'{option}_sha256'][:12]}"
     defaults = {"max_tokens": model.max_tokens, "timeout": TIMEOUT_S, "max_retries": 2}
     defaults["max_concurrency"] = settings["parallel"]
     fixed = {"api_key_env": KEY_VARIABLE, "endpoint_name": "embedded", "price": (0, 0), "supports_n": False}

@@ -5,8 +5,9 @@ cost. `answers` is the cache: the completion of a call under the key of what was
 answer before both are written, so a killed process loses none that it used; requests that end in the same
 turn of the event loop share a transaction, so that the busier the loop, the less each of them costs.
 
-SQLite in WAL mode: a commit is an append to calls.sqlite-wal and survives `kill -9`. The main file is
-written when the ledger is closed, or once 64 MB wait in the WAL, so that no page is rewritten for each call.
+SQLite in WAL mode: a commit is an append to calls.sqlite-wal and survives `kill -9`; `sync()`, which a run
+calls every few seconds, makes it survive a power cut too. The main file is written when the ledger is closed,
+or once 64 MB wait in the WAL, so that no page is rewritten for each call.
 The keys are held in memory: an index in the file would be one more page to write for each call.
 """
 
@@ -16,6 +17,7 @@ import asyncio
 import contextlib
 import json
 import math
+import os
 import sqlite3
 import threading
 import time
@@ -242,8 +244,9 @@ class CallLedger:
                         if key not in self._known:
                             fresh[key] = self._db.execute(_INSERT_ANSWER, (call, key, completion)).lastrowid
             self._known |= fresh
-            for ended in group:
-                self._tally(ended.row[2]).add(*ended.sums)
+            with self._lock:
+                for ended in group:
+                    self._tally(ended.row[2]).add(*ended.sums)
         except Exception as trouble:  # noqa: BLE001 - whoever waits must hear of it, whatever it is
             error = trouble
         for ended in group:
@@ -255,7 +258,8 @@ class CallLedger:
         """Sums over every session on this folder, and by role; None = nothing is known.
 
         calls (answered), cached (this session), failed {kind: requests}, prompt_tokens, completion_tokens,
-        cost_usd, unknown_usage, unknown_cost (requests the sums know nothing of: they are lower bounds).
+        cost_usd, unknown_usage, unknown_cost (requests the sums know nothing of: they are lower bounds),
+        guessed_tokens, guessed_usd (what those count for in the budgets).
         """
         total = Tally()
         with self._lock:
@@ -284,6 +288,17 @@ class CallLedger:
             "ChatModel(..., price=(dollars per million prompt tokens, the same for completion tokens)), or "
             "(0, 0) where it is free; or set budget_tokens instead"
         )
+
+    def sync(self) -> None:
+        """Force what is written to disk: a power cut then takes none of it. Another thread may call it."""
+        log = f"{self.path}-wal"
+        try:
+            with open(log, "rb+") as file:
+                os.fsync(file.fileno())
+        except FileNotFoundError:
+            return  # the ledger is closed, and all in the main file
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, log) from None
 
     def close(self) -> None:
         """Writes everything into the main file and closes it. Calling it again does nothing."""

@@ -70,6 +70,7 @@ class Tally:
     def report(self) -> dict[str, Any]:
         shown = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         del shown["billed"], shown["guessed"]
+        shown |= {"guessed_tokens": round(self.guessed.tokens), "guessed_usd": self.guessed.usd}
         shown["failed"] = {kind: count for kind, count in self.failed.items() if count}
         if self.billed and self.unknown_cost == self.billed:
             shown["cost_usd"] = None

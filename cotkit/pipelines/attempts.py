@@ -95,7 +95,7 @@ class Synthesizer:
             try:
                 plan = await STRATEGIES[self.recipe.strategy](self.recipe, attempt, self.pool)
                 inherit(row, plan)
-                async with self.places:
+                async with self.places.of(attempt):
                     with clocked(row):
                         await self._make(row, plan)
                 row.accepted = True
@@ -104,6 +104,7 @@ class Synthesizer:
             except ModelError as error:
                 note_error(row, STEPS[len(about["passed"])], error)
                 _drop(row, _unanswered(error))
+            self.places.wait(row.id, attempt, row.accepted)
             await self._compare_with_all(row)
             for candidate in row.candidates:
                 candidate.accepted = row.accepted and candidate.verdict.correct is True

@@ -11,6 +11,7 @@ run folders (`cotkit.analysis.BenchmarkReport`).
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import functools
 import hashlib
 import inspect
@@ -21,10 +22,12 @@ from typing import TYPE_CHECKING, Any
 
 from cotkit import aio
 from cotkit.chat import ChatModel
+from cotkit.executors import check_executor
 from cotkit.paths import run_folder
-from cotkit.pipelines.distill import distill, prepare
+from cotkit.pipelines.distill import checked, distill, prepare
 from cotkit.pipelines.progress import Display, Show
 from cotkit.pipelines.running import Work
+from cotkit.pipelines.shards import stop_shards
 from cotkit.problems import Problem, load_problems
 from cotkit.runs import Run, folder_name
 from cotkit.verify import AnswerVerifier, Verifier
@@ -74,8 +77,12 @@ class Benchmark:
         self.folders = {name: run_folder(run) / slug(name) for name in models}
         self.works: dict[str, Work] = {}
         self.displays: list[Display] = []
+        self.executor = _Submitted(executor)
         if executor is not None:
-            more = {"show": show, "executor": executor, "shards": shards}
+            check_executor(executor, shards)
+            for model in models.values():
+                checked(problems, model, None, options)
+            more = {"show": show, "executor": self.executor, "shards": shards}
             self.shards = {
                 name: functools.partial(distill, problems, model, run=self.folders[name], **options, **more)
                 for name, model in models.items()
@@ -95,9 +102,18 @@ class Benchmark:
 
     async def go(self) -> dict[str, str]:
         """Every model to its end, however the others end. {name: the error that ended it}"""
-        runs = [work.go() for work in self.works.values()]
-        runs += [asyncio.to_thread(start) for start in self.shards.values()]
-        ends = await asyncio.gather(*runs, return_exceptions=True)
+        runs, loop = [work.go() for work in self.works.values()], asyncio.get_running_loop()
+        threads = concurrent.futures.ThreadPoolExecutor(max(len(self.shards), 1))  # asyncio's own are few
+        runs += [loop.run_in_executor(threads, start) for start in self.shards.values()]
+        try:
+            ends = await asyncio.gather(*runs, return_exceptions=True)
+        except BaseException:
+            self.executor.cancel()
+            for folder in self.folders.values():
+                stop_shards(folder)
+            raise
+        finally:
+            threads.shutdown(wait=False, cancel_futures=True)
         return {
             name: f"{type(end).__name__}: {end}"
             for name, end in zip(self.folders, ends, strict=True)
@@ -117,6 +133,22 @@ class Benchmark:
     def close(self) -> None:
         for display in self.displays:
             display.close()
+
+
+class _Submitted:
+    """An executor that knows what was submitted to it, for an interrupt does not reach the threads above."""
+
+    def __init__(self, executor: Any):
+        self._executor, self._futures = executor, []
+
+    def submit(self, *work: Any) -> Any:
+        self._futures.append(future := self._executor.submit(*work))
+        return future
+
+    def cancel(self) -> None:
+        """Takes back what has not begun. A future that has ended stays as it is."""
+        for future in self._futures:
+            future.cancel()
 
 
 def benchmark(problems: Any, models: Models, **options: Any) -> BenchmarkReport:

@@ -32,6 +32,7 @@ from cotkit.pipelines.options import divide, show_options
 from cotkit.pipelines.progress import Show, check_show
 from cotkit.pipelines.recipe import Recipe, make_recipe
 from cotkit.pipelines.running import Misconfigured, RunJob, Work, new_candidate, new_row, seed_of
+from cotkit.pipelines.shards import run_shards
 from cotkit.problems import Problem, load_problems
 from cotkit.prompts import Prompt
 from cotkit.records import Candidate, Row, Stage
@@ -272,9 +273,7 @@ def _in_shards(
     executor: Any,
     shards: int,
 ) -> Run:
-    from cotkit.pipelines.shards import run_shards
-
-    problems, recipe, of_run = _checked(problems, generator, judge, options)  # before a worker starts
+    problems, recipe, of_run = checked(problems, generator, judge, options)  # before a worker starts
     folder = run_folder(of_run.get("run") or folder_name("distill", recipe.describe()))
     options = {**options, "generator": generator, "judge": judge}
     options.pop("run", None)
@@ -316,11 +315,11 @@ def prepare(
         target.parent.mkdir(parents=True, exist_ok=True)
         if target.is_dir() or not os.access(target.parent, os.W_OK):
             raise ValueError(f"output_path {target} cannot be written: name a file in a folder of yours")
-    problems, recipe, of_run = _checked(problems, generator, judge, options)
+    problems, recipe, of_run = checked(problems, generator, judge, options)
     return _open(problems, recipe, **of_run)
 
 
-def _checked(
+def checked(
     problems: Any, generator: ChatModel, judge: Any, options: dict[str, Any]
 ) -> tuple[Sequence[Problem], Recipe, dict[str, Any]]:
     """The problems, the recipe, and the options that are the run's alone."""

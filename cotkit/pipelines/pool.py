@@ -6,9 +6,11 @@ evol_instruct build on what was accepted at least `lag` attempts before (`accept
 lower numbers only, and attempts start in order of their numbers, so it always ends. The price: a question
 that hangs holds up the end of the attempts after it, until its call gives up; they hold no place meanwhile.
 
-An attempt that ends without a decision leaves those that build on it without one too. What stopped the run
-stops them (`abandon`); a chain whose parent failed at an endpoint is asked again with it. A pool of
-self_instruct goes on without a problem that an endpoint failed: it must not end all later attempts.
+An attempt that ends without a decision leaves those that build on it, or could repeat it, without one too.
+What stopped the run stops them (`abandon`): they have no row, the next call decides, and the cache has what
+they asked. A chain whose parent failed at an endpoint is asked again with it. Where no more than one question
+is at stake, an attempt that an endpoint failed must not end all later ones: a pool of self_instruct goes on
+without it, and when it is asked again what was kept meanwhile stays, though its number be higher.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ class Pool:
         self.accepted: dict[int, Problem] = {}
         self._undecided: set[int] = set()  # to be asked again
         self._stopped: dict[int, BaseException] = {}
+        self._known: set[int] = set()  # whose question is
         self._asked: dict[int, asyncio.Event] = defaultdict(asyncio.Event)
         self._settled: dict[int, asyncio.Event] = defaultdict(asyncio.Event)
         self._all_asked = self._all_settled = 0  # every attempt below is
@@ -38,6 +41,7 @@ class Pool:
         """The attempt's question is known."""
         if not self._asked[attempt].is_set():
             self._index.add(attempt, question)
+            self._known.add(attempt)
             self._asked[attempt].set()
 
     def settle(self, attempt: int, problem: Problem | None, again: bool = False) -> None:
@@ -61,13 +65,15 @@ class Pool:
         return self._accepted_of(self._index.like(question, relatives), attempt)
 
     async def taken(self, attempt: int, question: str, relatives: Collection[int]) -> tuple[int, str] | None:
-        """`taken_already`, when all that could be in its way is known."""
-        for lower in range(self._all_asked, attempt):
+        """`taken_already`, when all that could be in its way is known; raises what stopped one of these."""
+        while (lower := self._all_asked) < attempt:  # one walk for all that wait
             await self._asked[lower].wait()
-        self._all_asked = max(self._all_asked, attempt)
+            if lower in self._stopped and lower not in self._known:
+                raise self._stopped[lower]
+            self._all_asked = max(self._all_asked, lower + 1)
         alike = list(self._index.like(question, relatives))
         for other in sorted({key for key, _ in alike if key < attempt}):
-            await self._settled[other].wait()
+            await self._end_of(other)
         return self._accepted_of(alike, attempt)
 
     def _accepted_of(self, alike: Iterable[tuple[int, str]], attempt: int) -> tuple[int, str] | None:
@@ -75,9 +81,9 @@ class Pool:
 
     async def accepted_before(self, limit: int) -> list[Problem]:
         """What the attempts below `limit` gave, in their order."""
-        for lower in range(self._all_settled, limit):
+        while (lower := self._all_settled) < limit:
             await self._end_of(lower)
-        self._all_settled = max(self._all_settled, limit)
+            self._all_settled = max(self._all_settled, lower + 1)
         return [self.accepted[number] for number in sorted(self.accepted) if number < limit]
 
     async def last_of(self, attempts: list[int]) -> Problem | None:

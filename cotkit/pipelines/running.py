@@ -12,9 +12,10 @@ import contextlib
 import hashlib
 import html
 import importlib.metadata
+import math
 import platform
 import traceback
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from cotkit import __version__, aio
@@ -24,12 +25,13 @@ from cotkit.pipelines.progress import Display, Progress, Show, status_line
 from cotkit.problems import Problem
 from cotkit.prompts import Prompt
 from cotkit.records import Candidate, Extraction, Row, Verdict
-from cotkit.runs import Run, RunFolder, dump_json
+from cotkit.runs import STOP, Run, RunFolder, dump_json
 
 T = TypeVar("T")
 Solve = Callable[[int, Problem], Awaitable[Row]]
 AHEAD = 2  # problems in flight for each one that is still wanted
 REPORT_S = 20.0  # report.json is refreshed this often, so that a killed run has one
+SYNC_S = 5.0  # rows and calls are forced to disk this often: a power cut takes no more (kill -9 takes none)
 
 
 def made_with(problems: Sequence[Problem]) -> dict[str, Any]:
@@ -94,19 +96,42 @@ class NotStarted(Exception):
 
 
 class Places:
-    """`async with places:` around the part of a problem that asks; what waits for others holds none."""
+    """`async with places.of(number)` around the asking of a problem; what waits for others holds none.
 
-    def __init__(self, width: int, over: Callable[[], bool]):
-        self._free, self._over = asyncio.Semaphore(width), over
+    A problem waits for lower numbers only: when as many are likely kept as are wanted, only those may ask.
+    """
 
-    async def __aenter__(self) -> None:
-        await self._free.acquire()
-        if self._over():
+    def __init__(self, width: int, work: Work):
+        self._free, self._work = asyncio.Semaphore(width), work
+        self.waiting: dict[str, int | None] = {}  # id of what asks no more -> its number, if likely kept
+
+    def wait(self, id: str, number: int, likely: bool) -> None:
+        """The problem has asked all it asks."""
+        self.waiting[id] = number if likely else None
+        self._work.changed.set()
+
+    @property
+    def likely(self) -> list[int]:
+        return [number for number in self.waiting.values() if number is not None]
+
+    @contextlib.asynccontextmanager
+    async def of(self, number: int) -> AsyncIterator[None]:
+        while True:
+            while self._spare(number):
+                await self._work.change()
+            await self._free.acquire()
+            if not self._spare(number):
+                break
             self._free.release()
-            raise NotStarted
+        try:
+            if self._work.over:
+                raise NotStarted
+            yield
+        finally:
+            self._free.release()
 
-    async def __aexit__(self, *error: Any) -> None:
-        self._free.release()
+    def _spare(self, number: int) -> bool:
+        return not self._work.over and self._work.wanted <= 0 and number > max(self.likely)
 
 
 async def _nothing() -> None:
@@ -120,7 +145,7 @@ class Work:
     `made_from` is what they are made from. `enough`: start no further problem when so many are kept, and
     have no more in flight than `AHEAD` times what is still wanted; these are finished. `beside` runs at the
     same time, and the run ends with it. `waiting`: where problems wait for each other, `solve` takes one of
-    the `width` places itself (`places`), and so many more may be under way.
+    the `width` places itself and says when it only waits (`places`), and so many more may be under way.
     """
 
     def __init__(
@@ -146,9 +171,9 @@ class Work:
         if time_limit is not None and not (isinstance(time_limit, (int, float)) and time_limit > 0):
             raise ValueError(f"time_limit must be a positive number of seconds, got {time_limit!r}")
         self.problems, self.time_limit, self._facts = problems, time_limit, facts
-        self._tasks, self.places = width + waiting, Places(width, lambda: self.over)
         self._enough, self._beside, self.budgets = enough, beside, budgets
-        self._flying, self._turn, self._landed = 0, asyncio.Lock(), asyncio.Event()
+        self._flying, self._turn, self.changed = 0, asyncio.Lock(), asyncio.Event()
+        self._tasks, self.places = width + waiting, Places(width, self)
         runtime = {**runtime, **made_with(problems if made_from is None else made_from)}
         self.folder = RunFolder(run, config, runtime=runtime, resume=resume)
         try:
@@ -157,22 +182,28 @@ class Work:
             self.ledger = CallLedger(self.folder.path / "calls.sqlite", use_cache=use_cache, **budgets)
             try:
                 self.ledger.check_prices(*(m for m in models if isinstance(m, ChatModel)))
-            except ValueError:
+                if not self.has_enough:
+                    self.folder.begin()
+            except BaseException:
                 self.ledger.close()
                 raise
         except BaseException:
             self.folder.__exit__()
             raise
-        if not self.has_enough:
-            self.folder.begin()
         self.solve = solve(self.ledger)
-        self._error: Misconfigured | None = None
+        self._error: Misconfigured | OSError | None = None
         name, kept, drops = self.folder.path.name, self.folder.kept, self.folder.reasons
         self.progress = Progress(name, len(problems), self.ledger, kept, drops, models, enough)
 
     @property
     def has_enough(self) -> bool:
         return self._enough is not None and self.folder.kept >= self._enough
+
+    @property
+    def wanted(self) -> float:
+        """How many more, beside those that are kept if nothing is in their way: a problem that hangs must not
+        keep others from being started, nor have too many of them started."""
+        return math.inf if self._enough is None else self._enough - self.folder.kept - len(self.places.likely)
 
     @property
     def over(self) -> bool:
@@ -191,17 +222,19 @@ class Work:
         todo = ((i, p) for i, p in enumerate(self.problems) if p.id not in self.folder.done)
         stopped: str | None = "an error ended the run"
         tasks = [asyncio.create_task(self._report_now_and_then())]
+        tasks.append(asyncio.create_task(self._sync_now_and_then()))
         try:
             async with asyncio.timeout(self.time_limit):
                 beside = asyncio.create_task(self._guarded(self._beside()))
                 tasks.append(beside)
                 async with contextlib.aclosing(aio.stream(todo, self._one, self._tasks)) as rows:
-                    async for _, row in rows:
+                    async for (_, problem), row in rows:
                         if row is not None:
                             self.folder.append(row)
                             self.progress.add(row)
                         self._flying -= 1
-                        self._landed.set()
+                        self.places.waiting.pop(problem.id, None)
+                        self.changed.set()
                 await beside
             stopped = self.progress.stopping
             if self._error is not None:
@@ -238,10 +271,14 @@ class Work:
     async def _take_off(self) -> None:
         """Waits for a place, in the order of the problems: an earlier one may be what a later one needs."""
         async with self._turn:
-            while self._enough and self._flying >= AHEAD * max(self._enough - self.folder.kept, 1):
-                self._landed.clear()
-                await self._landed.wait()
+            while not self.over and self._flying - len(self.places.waiting) >= AHEAD * self.wanted:
+                await self.change()
             self._flying += 1
+
+    async def change(self) -> None:
+        """Waits until a problem has ended, or only waits for others."""
+        self.changed.clear()
+        await self.changed.wait()
 
     async def _guarded(self, work: Awaitable[T]) -> T | None:
         """None when it ended by what stops a run: no further problem is started then."""
@@ -262,8 +299,25 @@ class Work:
 
     async def _report_now_and_then(self) -> None:
         while True:
-            await asyncio.sleep(REPORT_S)
             self._write_report("running")
+            await asyncio.sleep(REPORT_S)
+
+    async def _sync_now_and_then(self) -> None:
+        """In a thread, for a disk may take its time; also while nothing more is written for long."""
+        while True:
+            await asyncio.sleep(SYNC_S)
+            try:
+                if await asyncio.to_thread(self._sync):
+                    self.progress.stop(f"there is {self.folder.path / STOP}")
+            except OSError as error:  # what was written may be lost
+                self._error = error
+                return self.progress.stop(str(error))
+
+    def _sync(self) -> bool:
+        """Whether somebody wants the run to stop."""
+        self.ledger.sync()  # first, so that no row is kept whose calls are lost
+        self.folder.sync()
+        return self.folder.told_to_stop
 
     def run(self, show: Show = "auto") -> Run:
         display = Display(self.progress, show)

@@ -5,11 +5,14 @@
 Problem i belongs to shard i modulo `shards`; each shard is an ordinary run in `<run>/shards/<number>`, on a
 path every worker sees. A shard whose worker is lost is resumed by the next worker that gets it: what was
 finished stays, what was paid for is in the shard's cache. When all shards have ended they are merged into
-the run folder, which then is what one process would have written, but for the order of its lines.
+the run folder, which then is what one process would have written, but for the order of its lines. Merging
+again replaces what was merged before and nothing else: labels stay, and what is in no shard is never
+replaced.
 
 The executor is anything with concurrent.futures' `submit`: a process pool, or a Dask cluster's
 `Client.get_executor()`. Each shard has queues of its own: a model's `max_concurrency` and requests a minute
-hold for each shard that runs, and budgets are divided among the shards.
+hold for each shard that runs, and budgets are divided among the shards. An interrupt takes back the shards
+that have not begun; those that run are told by a file in their folders to finish what is in flight, and stop.
 """
 
 from __future__ import annotations
@@ -18,15 +21,16 @@ import concurrent.futures
 import json
 import os
 import pathlib
-import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from cotkit.chat import merge_ledgers
+from cotkit.executors import check_executor, submit
+from cotkit.paths import run_folder
 from cotkit.problems import Problem
 from cotkit.records import Row
-from cotkit.runs import Run, RunError, RunFolder
+from cotkit.runs import REPLACING, STOP, Journal, Run, RunError, read_lines, replaced_run, write_json
 from cotkit.runs import config_differences as differences
 
 LOCKED_S = 60.0  # how long a shard waits for a worker that was given up, but still writes
@@ -58,7 +62,7 @@ def run_shards(
         parts.setdefault(shard_of(place) if shard_of else place % shards, []).append(problem)
     folders = {number: folder / "shards" / f"{number:04}" for number in parts}
     waiting = {
-        executor.submit(_one_shard, work, part, str(folders[number]), {**options, **budgets}): number
+        submit(executor, _one_shard, work, part, str(folders[number]), {**options, **budgets}): number
         for (number, part), budgets in zip(parts.items(), _divided(options, len(parts)), strict=True)
     }
     failed: dict[int, BaseException] = {}
@@ -67,6 +71,11 @@ def run_shards(
             number = waiting[future]
             try:
                 said = future.result()
+            except concurrent.futures.CancelledError:
+                raise RunError(
+                    f"shard {number} was cancelled. What was finished is kept in {folder / 'shards'}; the "
+                    "same call goes on from there."
+                ) from None
             except Exception as error:  # noqa: BLE001 - one shard's failure must not lose the others
                 failed[number] = error
                 said = f"failed: {type(error).__name__}: {error}"
@@ -74,6 +83,7 @@ def run_shards(
     except BaseException:
         for future in waiting:
             future.cancel()
+        stop_shards(folder)
         raise
     if failed:
         number, error = min(failed.items())
@@ -82,26 +92,35 @@ def run_shards(
             f"{error}. What was finished is kept in {folder / 'shards'}; the same call goes on from there."
         ) from error
     places = {p.id: place for place, p in enumerate(problems)}
-    return (merge or merge_runs)(list(folders.values()), folder, places=places)
+    aside = options.get("resume") == "never"
+    return (merge or merge_runs)(list(folders.values()), folder, places=places, aside=aside)
+
+
+def stop_shards(folder: pathlib.Path) -> None:
+    """No shard of the run starts a further problem; what waits for a worker, and the next call, does."""
+    for shard in folder.glob("shards/*/run.lock"):
+        shard.with_name(STOP).touch()
 
 
 def _check(executor: Any, shards: int, folder: pathlib.Path) -> None:
-    if not callable(getattr(executor, "submit", None)):
-        raise TypeError(
-            f"executor must have concurrent.futures' submit, got {type(executor).__name__}; for Dask that is "
-            "Client(...).get_executor()"
-        )
-    if not isinstance(shards, int) or isinstance(shards, bool) or shards < 1:
-        raise ValueError(f"shards must be a whole number of at least 1, got {shards!r}")
+    check_executor(executor, shards)
     kept = folder / "shards" / "shards.json"
-    if kept.is_file() and (before := json.loads(kept.read_text())["shards"]) != shards:
+    if kept.is_file() and (before := _begun_with(kept)) != shards:
         raise RunError(
             f"{folder} was begun with shards={before}: go on with as many, or use another run name"
         )
-    if not kept.is_file() and (folder / "config.json").is_file():
-        raise RunError(f"{folder} was begun without an executor: go on without, or use another run name")
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    kept.write_text(json.dumps({"shards": shards}) + "\n")
+    if (folder / "config.json").is_file() and "merged" not in Run(folder).runtime:
+        how = "was gone on with" if kept.is_file() else "was begun"
+        raise RunError(f"{folder} {how} without an executor: go on without, or use another run name")
+    if not kept.is_file():
+        write_json(kept, {"shards": shards})
+
+
+def _begun_with(kept: pathlib.Path) -> Any:
+    try:
+        return json.loads(kept.read_bytes())["shards"]
+    except (ValueError, TypeError, KeyError) as error:
+        raise RunError(f"{kept} is not what cotkit wrote ({error!r}): remove it to go on") from None
 
 
 def _divided(options: Mapping[str, Any], shards: int) -> list[dict[str, Any]]:
@@ -117,11 +136,9 @@ def _divided(options: Mapping[str, Any], shards: int) -> list[dict[str, Any]]:
 
 
 def _as_they_end(futures: Mapping[Any, int]) -> Iterator[Any]:
-    """Dask's futures are its own; polling them all is nothing beside a shard's work."""
+    """By polling, which is nothing beside a shard's work: `as_completed` waits for ever for a future that was
+    cancelled with its pool, and a Dask client's futures are its own."""
     left = set(futures)
-    if all(isinstance(future, concurrent.futures.Future) for future in left):
-        yield from concurrent.futures.as_completed(left)
-        return
     while left:
         ended = {future for future in left if future.done()}
         yield from ended
@@ -148,20 +165,26 @@ def merge_runs(
     places: Mapping[str, int] | None = None,
     rows: Callable[[Run], Iterable[Row]] = Run.iter_records,
     facts: Callable[[], Mapping[str, Any]] = dict,
+    aside: bool = False,
 ) -> Run:
-    """One run folder out of several that were made with one configuration; the old ones are left.
+    """One run folder out of several that were made with one configuration; these are left as they are.
 
-    places: {problem id: position in the whole input}; None = one folder's problems after another's. An
-    output that is a merged run is replaced, when all of it is known. rows: how a run is read; facts: more for
-    report.json, asked for when all rows are read.
+    An output that was merged before is replaced when all of the new one is written; its labels stay, and
+    those of the other folders are added. places: {problem id: position in the whole input}; None = one
+    folder's problems after another's. rows: how a run is read; facts: more for report.json, asked for when
+    all rows are read. aside: what was merged before is set aside, as by resume="never".
 
-    Raises RunError for configurations that differ (with the keys that do), and for a problem in two folders.
+    Raises RunError for configurations that differ (with the keys that do), for a problem in two folders, and
+    for an output that holds anything that is not in them: a run that no merge made, or another problem.
     """
-    runs = [Run(path) for path in dict.fromkeys(pathlib.Path(folder) for folder in folders)]
-    if len(runs) < len(folders):
+    runs, output = [Run(folder) for folder in folders], run_folder(output)
+    paths = {run.path.resolve() for run in runs}
+    if len(paths) < len(runs):
         raise RunError("a run folder is named twice")
     if not runs:
         raise RunError("there is nothing to merge: name at least one run folder")
+    if output.resolve() in paths:
+        raise RunError(f"{output} is itself among the runs to merge: name another output")
     for run in runs[1:]:
         if lines := differences(runs[0].config, run.config):
             raise RunError(
@@ -172,9 +195,10 @@ def merge_runs(
         for row in run.iter_records():
             if (other := owners.setdefault(row.id, run)) is not run:
                 raise RunError(f"problem {row.id!r} is in {other.path} and in {run.path}")
+    _refuse_loss(output, runs[0].config, owners, aside)
     reports = [run.report for run in runs]
     made_of = {"merged": [str(run.path) for run in runs]}
-    with RunFolder(output, runs[0].config, runtime=made_of, resume="never") as folder:
+    with replaced_run(output, runs[0].config, runtime=made_of, aside=aside) as folder:
         offset = 0
         for run, report in zip(runs, reports, strict=True):
             for row in rows(run):
@@ -184,6 +208,40 @@ def merge_runs(
         ledger = merge_ledgers([run.path / "calls.sqlite" for run in runs], folder.path / "calls.sqlite")
         stopped = [report["stopped"] for report in reports if report.get("stopped")]
         known = {"ledger": ledger, "seconds": max(report.get("seconds", 0.0) for report in reports)}
-        folder.write_report(offset, stopped=stopped[0] if stopped else None, **known, **facts())
-    shutil.rmtree(folder.path / "superseded", ignore_errors=True)
-    return Run(folder.path)
+        known |= {"name": output.name, "stopped": stopped[0] if stopped else None}
+        folder.write_report(offset, **known, **facts())
+    _add_labels(output, runs)
+    return Run(output)
+
+
+def _refuse_loss(output: pathlib.Path, config: dict[str, Any], known: Container[str], aside: bool) -> None:
+    """RunError where `output` holds what merging would replace and what is nowhere else."""
+    why = None
+    if not (output / "config.json").is_file():
+        names = ("rows.jsonl", "drops.jsonl", "calls.sqlite", "report.json")
+        if (output / REPLACING).is_dir():
+            return  # a merge was killed when it was about to replace
+        why = next((f"{name} but no config.json" for name in names if (output / name).exists()), None)
+    elif "merged" not in (old := Run(output)).runtime:
+        why = "a run that no merge made"
+    elif aside:
+        return
+    elif lines := differences(old.config, config):
+        why = f"a run of another configuration ({'; '.join(lines)})"
+    elif lost := [row.id for row in old.iter_records() if row.id not in known]:
+        why = f"{len(lost)} problems that are in none of the runs to merge, first {lost[0]!r}"
+    if why:
+        raise RunError(f"{output} holds {why}. It was left as it is: name another output")
+
+
+def _add_labels(output: pathlib.Path, runs: Sequence[Run]) -> None:
+    """What persons said of the merged traces in their own folders; of one trace, the last word comes last."""
+    known = [label for label, _ in read_lines(output / "labels.jsonl")]
+    said = [label for run in runs for label, _ in read_lines(run.path / "labels.jsonl")]
+    if new := [label for label in said if label not in known]:
+        ids = {label.get("id") for label in new}
+        again = [label for label in known if label.get("id") in ids]
+        journal = Journal(output / "labels.jsonl", lambda record: None)
+        for label in sorted([*new, *again], key=lambda label: str(label.get("at"))):
+            journal.append(label)
+        journal.close()

@@ -259,7 +259,12 @@ def _shard(asked: tuple, places: Sequence[Problem], show: Show, **options: Any) 
 
 
 def _merge(
-    recipe: Recipe, folders: Sequence[pathlib.Path], output: pathlib.Path, *, places: Mapping[str, int]
+    recipe: Recipe,
+    folders: Sequence[pathlib.Path],
+    output: pathlib.Path,
+    *,
+    places: Mapping[str, int],
+    aside: bool,
 ) -> Run:
     runs, made = [Run(folder) for folder in folders], Synthesizer(recipe)
     kept = (row for run in runs for row in run.iter_records() if row.accepted)
@@ -282,7 +287,7 @@ def _merge(
         made.calibration = runs[0].report["judge_calibration"]
         return facts(made, None, len(places), sum(run.report["given"] for run in runs))
 
-    return merge_runs(folders, output, places=places, rows=rows, facts=report)
+    return merge_runs(folders, output, places=places, rows=rows, facts=report, aside=aside)
 
 
 show_options((synthesize, asynthesize, start_synthesize), make_recipe, _open)

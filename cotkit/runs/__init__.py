@@ -3,6 +3,8 @@
 from cotkit.records import Candidate, Row
 from cotkit.runs.export import ExportReport, export_rows
 from cotkit.runs.folder import (
+    REPLACING,
+    STOP,
     Run,
     RunError,
     RunFolder,
@@ -10,6 +12,7 @@ from cotkit.runs.folder import (
     counts_line,
     folder_name,
     open_run,
+    replaced_run,
     rows_frame,
 )
 from cotkit.runs.journal import Journal, dump_json, read_lines, write_json, write_lines
@@ -19,6 +22,8 @@ from cotkit.runs.views import Example, View, label_view, pair_view, sft_view
 
 __all__ = [
     "LABELS",
+    "REPLACING",
+    "STOP",
     "Candidate",
     "Example",
     "ExportReport",
@@ -42,6 +47,7 @@ __all__ = [
     "pair_view",
     "read_labels",
     "read_lines",
+    "replaced_run",
     "rows_frame",
     "sft_view",
     "validate_file",

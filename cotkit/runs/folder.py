@@ -7,6 +7,7 @@
       drops.jsonl     one line a problem that was not, with its drop_reason and every candidate it has
       report.json     counts that add up: given = kept + sum(drops)
       run.lock        held while a pipeline writes here
+      stop            made by anyone: start no further problem; the next call takes it away
 
 `RunFolder` is the writing side, `Run` the reading one. A pipeline that is started again on the same
 folder goes on where it stopped; what the folder was made with must not differ, and the error says in
@@ -15,12 +16,14 @@ which keys it does.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import hashlib
 import html
 import json
 import os
 import pathlib
+import shutil
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
     from cotkit.runs.export import ExportReport
 
 Resume = Literal["auto", "never", "must"]
-SYNC_S = 5.0  # at most this much work is lost to a power cut (to kill -9: none)
+STOP, REPLACING = "stop", ".replacing"
 _JOURNALS = ("rows.jsonl", "drops.jsonl")
 _FILES = ("config.json", "report.json", "labels.jsonl", *_JOURNALS)
 
@@ -91,7 +94,7 @@ class RunFolder:
         self.path = run_folder(run)
         if resume == "must" and not (self.path / "config.json").is_file():
             raise RunError(f"resume='must', but {self.path} holds no run; check the name")
-        try:
+        with _usable(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = _lock(self.path)
             try:
@@ -99,15 +102,10 @@ class RunFolder:
             except BaseException:
                 self._lock.release()
                 raise
-        except OSError as error:
-            raise RunError(
-                f"{error.filename or self.path} cannot be used ({error.strerror}). Nothing was asked: give "
-                "run= a name or a path in a folder of yours, with space left."
-            ) from error
 
     def _open(self, config: dict[str, Any], runtime: dict[str, Any], resume: Resume) -> None:
         if resume == "never":
-            self._set_aside()
+            _set_aside(self.path)
         path = self.path / "config.json"
         if path.is_file():
             old = _read_json(path)
@@ -123,27 +121,18 @@ class RunFolder:
         else:
             old = {"created": _now()}
         write_json(path, {"config": config, "runtime": runtime, "created": old["created"]})
+        (self.path / STOP).unlink(missing_ok=True)
         self.done: dict[str, str | None] = {}  # id -> fingerprint of a row that was there, None = it is new
         self.reasons: Counter[str] = Counter()
         self.kept = 0
         self._journals = {name: Journal(self.path / name, self._count) for name in _JOURNALS}
         report = self.path / "report.json"
         self.seconds_before = _read_json(report).get("seconds", 0.0) if report.is_file() else 0.0
-        self._started = self._synced = time.monotonic()
-
-    def _set_aside(self) -> None:
-        present = [name for name in _FILES if (self.path / name).exists()]
-        if not present:
-            return
-        number = 1
-        while (old := self.path / "superseded" / str(number)).exists():
-            number += 1
-        old.mkdir(parents=True)
-        for name in present:
-            os.replace(self.path / name, old / name)
+        self._started = time.monotonic()
 
     def begin(self) -> None:
-        """Problems that an endpoint or a judge failed are to be asked again: takes their lines out."""
+        """Problems that an endpoint or a judge failed are to be asked again: takes their lines out, for good
+        before another line of theirs is written."""
         path = self.path / "drops.jsonl"
         records = [record for record, _ in read_lines(path)]
         stay = [record for record in records if not record.get("retryable")]
@@ -151,6 +140,7 @@ class RunFolder:
             return
         self._journals["drops.jsonl"].close()
         write_lines(path, stay)
+        _sync_entries(self.path)
         for record in records:
             del self.done[record["id"]]
         self.reasons.clear()
@@ -190,13 +180,16 @@ class RunFolder:
         """Write a finished problem: one whole line, at once."""
         self._journals["rows.jsonl" if row.accepted else "drops.jsonl"].append(row)
         self._note(row.id, None if row.accepted else row.drop_reason)
-        if time.monotonic() - self._synced > SYNC_S:
-            self.sync()
 
     def sync(self) -> None:
+        """Force the rows to disk: a power cut then takes none of them. May be called from another thread."""
         for journal in self._journals.values():
             journal.sync()
-        self._synced = time.monotonic()
+        _sync_entries(self.path)
+
+    @property
+    def told_to_stop(self) -> bool:
+        return (self.path / STOP).exists()
 
     @property
     def seconds(self) -> float:
@@ -218,6 +211,7 @@ class RunFolder:
             "stopped": stopped,
             "seconds": round(self.seconds, 3),
             "written": _now(),
+            "bytes": _sizes(self.path),
             **facts,
         }
         write_json(self.path / "report.json", report)
@@ -227,9 +221,63 @@ class RunFolder:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        for journal in self._journals.values():
-            journal.close()
-        self._lock.release()
+        try:
+            for journal in self._journals.values():
+                journal.close()
+        finally:
+            self._lock.release()
+
+
+@contextlib.contextmanager
+def replaced_run(
+    run: str | os.PathLike[str], config: dict[str, Any], *, runtime: dict[str, Any], aside: bool = False
+) -> Iterator[RunFolder]:
+    """A run that takes the place of the one at `run` when the block has ended; after an error the old one
+    stays as it was. What else is in the folder stays too, such as labels. aside: the old run is set aside
+    with its labels, as by resume="never".
+    """
+    path = run_folder(run)
+    with _usable(path):
+        path.mkdir(parents=True, exist_ok=True)
+        lock, new = _lock(path), path / REPLACING
+    try:
+        for left in new.glob("*"):  # by a process that was killed
+            left.unlink()
+        with RunFolder(new, config, runtime=runtime) as folder:
+            yield folder
+        if aside:
+            _set_aside(path)
+        for name in ("report.json", "calls.sqlite-wal", "calls.sqlite-shm"):  # no reader takes them for new
+            (path / name).unlink(missing_ok=True)
+        for name in ("calls.sqlite", *_JOURNALS, "report.json", "config.json"):  # with which it is a run
+            if (new / name).exists():
+                os.replace(new / name, path / name)
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+        lock.release()
+
+
+def _set_aside(path: pathlib.Path) -> None:
+    present = [name for name in _FILES if (path / name).exists()]
+    if not present:
+        return
+    number = 1
+    while (old := path / "superseded" / str(number)).exists():
+        number += 1
+    old.mkdir(parents=True)
+    for name in present:
+        os.replace(path / name, old / name)
+
+
+@contextlib.contextmanager
+def _usable(path: pathlib.Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise RunError(
+            f"{error.filename or path} cannot be used ({error.strerror}). Nothing was asked: give "
+            "run= a name or a path in a folder of yours, with space left."
+        ) from error
 
 
 def _lock(path: pathlib.Path):
@@ -256,6 +304,20 @@ def _read_json(path: pathlib.Path) -> dict[str, Any]:
     return content
 
 
+def _sync_entries(folder: pathlib.Path) -> None:
+    """Forces to disk which files a folder has; systems that cannot do that do it themselves."""
+    with contextlib.suppress(OSError):
+        entries = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(entries)
+        finally:
+            os.close(entries)
+
+
+def _sizes(path: pathlib.Path) -> dict[str, int]:
+    return {name: (path / name).stat().st_size for name in _JOURNALS if (path / name).exists()}
+
+
 def _records(path: pathlib.Path) -> Iterator[dict[str, Any]]:
     for name in _JOURNALS:
         for record, _ in read_lines(path / name):
@@ -279,11 +341,17 @@ class Run:
         return _read_json(self.path / "config.json").get("config", {})
 
     @property
+    def runtime(self) -> dict[str, Any]:
+        """What config.json records beside the configuration: budgets, limits, versions of the last call."""
+        return _read_json(self.path / "config.json").get("runtime", {})
+
+    @property
     def report(self) -> dict[str, Any]:
-        """report.json; of a run that was killed, the counts of its journals and what the last report knew."""
+        """report.json; where it is not about the rows that are there, as after a kill, their counts and what
+        the last report knew."""
         path = self.path / "report.json"
         last = _read_json(path) if path.is_file() else {}
-        if last and last["stopped"] != "running":
+        if last and last.get("stopped") != "running" and last.get("bytes") in (None, _sizes(self.path)):
             return last
         kept = sum(1 for _ in read_lines(self.path / "rows.jsonl"))
         drops = Counter(record["drop_reason"] for record, _ in read_lines(self.path / "drops.jsonl"))

@@ -2,8 +2,8 @@
 
 One `write` a line, no buffering: after `kill -9` the file holds every finished line and at most one torn
 one, which the next open cuts off. Lines end at b"\\n" alone (U+2028 stays inside a row); NaN is written as
-null; lone surrogates are written as `\\udXXX` escapes. Power loss: `sync()` forces the lines to disk, and
-the run folder calls it every few seconds and on close.
+null; lone surrogates are written as `\\udXXX` escapes. Power loss: `sync()` forces the lines to disk; a run
+calls it every few seconds, and `close` does.
 """
 
 from __future__ import annotations
@@ -53,15 +53,24 @@ def dump_json(value: Any, indent: int | None = None) -> bytes:
         return _SURROGATE.sub(lambda m: f"\\u{ord(m[0]):04x}", text).encode()
 
 
+@contextlib.contextmanager
+def _named(path: pathlib.Path) -> Iterator[None]:
+    """An error on writing to an open file does not say which."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
+
+
 def write_json(path: pathlib.Path, value: Any) -> None:
     """The whole file or the old one, never half of it."""
-    with whole_file(path) as temporary:
+    with _named(path), whole_file(path) as temporary:
         temporary.write_bytes(dump_json(value, indent=2) + b"\n")
 
 
 def write_lines(path: pathlib.Path, records: Iterable[dict[str, Any]]) -> None:
     """A whole file of JSON lines, or the old one."""
-    with whole_file(path) as temporary, open(temporary, "wb") as file:
+    with _named(path), whole_file(path) as temporary, open(temporary, "wb") as file:
         file.writelines(dump_json(record) + b"\n" for record in records)
 
 
@@ -112,19 +121,24 @@ class Journal:
     def append(self, record: dict[str, Any] | pydantic.BaseModel) -> None:
         line = dump_json(record) + b"\n"
         start = os.fstat(self._file.fileno()).st_size
-        try:
-            done = self._file.write(line)
-            while done < len(line):
-                done += self._file.write(line[done:])
-        except OSError as error:
-            with contextlib.suppress(OSError):
-                os.ftruncate(self._file.fileno(), start)  # disk full: no half line stays behind
-            raise OSError(error.errno, error.strerror, str(self.path)) from None
+        with _named(self.path):
+            try:
+                done = self._file.write(line)
+                while done < len(line):
+                    done += self._file.write(line[done:])
+            except OSError:
+                with contextlib.suppress(OSError):
+                    os.ftruncate(self._file.fileno(), start)  # disk full: no half line stays behind
+                raise
 
     def sync(self) -> None:
-        os.fsync(self._file.fileno())
+        with _named(self.path):
+            os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        if not self._file.closed:
+        if self._file.closed:
+            return
+        try:
             self.sync()
+        finally:
             self._file.close()

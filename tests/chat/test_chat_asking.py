@@ -8,6 +8,7 @@ import random
 import socket
 import threading
 import time
+import types
 from email.utils import formatdate
 
 import pytest
@@ -309,6 +310,33 @@ def test_a_server_that_speaks_no_http_is_a_connection_error(said):
         with pytest.raises(ModelError) as error:
             ChatModel("m", base_url=url, max_retries=1, clock=VirtualClock()).complete("q")
     assert (error.value.kind, len(error.value.attempts)) == ("connection", 2)
+
+
+def test_an_answer_that_drips_is_given_up_at_the_timeout():
+    """Some bytes now and then are no answer: the timeout is for the whole of it."""
+
+    def drip(connection):
+        with contextlib.suppress(OSError), connection:
+            connection.recv(65536)
+            head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 9999\r\n\r\n"
+            connection.sendall(head)
+            while True:
+                connection.sendall(b" ")
+                time.sleep(0.02)
+
+    def listen():
+        with contextlib.suppress(OSError):  # the listener is closed
+            while True:
+                threading.Thread(target=drip, args=listener.accept()[:1], daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=listen, daemon=True).start()
+        server = types.SimpleNamespace(base_url=f"http://127.0.0.1:{listener.getsockname()[1]}/v1")
+        started = time.monotonic()
+        with pytest.raises(ModelError) as error:
+            model(server, timeout=0.4, max_retries=1).complete("q")
+    assert (error.value.kind, len(error.value.attempts)) == ("timeout", 2)
+    assert time.monotonic() - started < 10
 
 
 # Rate limits.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
 import signal
 import sqlite3
 import subprocess
@@ -183,6 +184,8 @@ def test_totals_add_up_over_sessions_and_roles(serve, path):
         "cost_usd": 17.0,
         "unknown_usage": 0,
         "unknown_cost": 0,
+        "guessed_tokens": 0,
+        "guessed_usd": 0.0,
     }
     first = {"calls": 2, "cached": 0, "prompt_tokens": 4, "completion_tokens": 4, "cost_usd": 12.0}
     other = {"calls": 1, "cached": 1, "prompt_tokens": 1, "completion_tokens": 2, "cost_usd": 5.0}
@@ -200,7 +203,7 @@ def test_totals_add_up_over_sessions_and_roles(serve, path):
     ],
 )
 def test_unknown_usage_and_cost_are_counted_and_never_zero(serve, path, usages, price, expected):
-    server = serve(lambda r: Reply("4", usage=usages[r.number]))
+    server = serve(lambda r: Reply("forty-four", usage=usages[r.number]))
     with CallLedger(path) as ledger:
         for n in range(len(usages)):
             model(server, price=price).complete(f"q{n}", ledger=ledger)
@@ -210,6 +213,7 @@ def test_unknown_usage_and_cost_are_counted_and_never_zero(serve, path, usages, 
     for sums in (totals, again):
         names = ("prompt_tokens", "cost_usd", "unknown_usage", "unknown_cost")
         assert tuple(sums[name] for name in names) == expected
+        assert bool(sums["guessed_tokens"]) == bool(sums["unknown_usage"])
 
 
 def test_answers_that_were_no_use_are_paid_for_and_counted(serve, path):
@@ -431,6 +435,36 @@ from cotkit.chat import CallLedger
 with CallLedger(sys.argv[1]) as ledger:
     fill(ledger, 200, start=int(sys.argv[3]))
 """
+
+
+CHECKPOINTS = """
+import itertools, sys
+sys.path.insert(0, sys.argv[2])
+from cotkit.chat import ledger
+from test_chat_ledger import fill
+ledger.WAL_PAGES = 20
+with ledger.CallLedger(sys.argv[1]) as book:
+    for n in itertools.count(int(sys.argv[3])):
+        fill(book, 1, start=n)
+        print(n, flush=True)
+"""
+
+
+def test_kill_minus_nine_in_a_checkpoint_loses_no_answer(path):
+    """With a checkpoint each few answers, most of the time is spent in one."""
+    path.parent.mkdir()
+    here, chance, said = os.path.dirname(__file__), random.Random(0), []
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([os.path.dirname(here), *sys.path])}
+    for _ in range(4):
+        command = [sys.executable, "-c", CHECKPOINTS, str(path), here, str(len(said) + 10)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env)
+        said.append(int(process.stdout.readline()))
+        threading.Timer(chance.uniform(0.1, 0.4), process.kill).start()
+        said += [int(line) for line in process.communicate()[0].splitlines()]
+        with CallLedger(path) as ledger:
+            assert {n.to_bytes(4) * 8 for n in said} <= ledger._known.keys()
+            assert ledger._db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    assert len(said) > 40
 
 
 def test_two_processes_on_one_file_lose_and_damage_nothing(path):

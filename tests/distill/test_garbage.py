@@ -56,6 +56,15 @@ def test_a_collector_that_is_off_or_frozen_stays_so():
     gc.unfreeze()
 
 
+def test_what_the_user_sets_or_freezes_during_a_run_stays():
+    with rarely_collected():
+        gc.set_threshold(20_000, 10, 10)
+        more = [[] for _ in range(50_000)]
+        gc.freeze()
+    assert gc.get_threshold() == (20_000, 10, 10) and gc.get_freeze_count() > len(more)
+    gc.unfreeze()
+
+
 def test_a_run_is_collected_rarely(serve, tmp_path):
     seen = []
 

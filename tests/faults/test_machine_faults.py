@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pathlib
 import random
 import shutil
 import subprocess
@@ -16,9 +17,10 @@ import time
 
 import pytest
 from mock_server import Reply
-from test_distill_faults import check_books, problems, solve
+from test_distill_faults import JUDGED, check_books, pids, problems, solve, wait_for
 
-from cotkit import ChatModel, distill, open_run
+from cotkit import ChatModel, LLMJudge, distill, open_run, start_distill
+from cotkit.pipelines import running
 from cotkit.runs import RunError
 
 
@@ -137,6 +139,109 @@ def test_a_disk_that_turns_read_only_ends_the_run_with_its_reason(serve, tmp_pat
     run = distill(problems(60), model(server), run=tmp_path / "r", show="none")
     check_books(run, 60)
     assert run.report["kept"] == 60 and server.calls <= asked + 60 - kept
+
+
+def test_a_power_cut_takes_no_more_than_the_last_seconds(serve, tmp_path, monkeypatch):
+    """Only what was forced to disk is left: all that was finished before chains hang, in silence."""
+    forced, fsync, hold = {}, os.fsync, threading.Event()
+
+    def force(file):
+        path = pathlib.Path(os.readlink(f"/proc/self/fd/{file}"))
+        there = path.read_bytes() if path.is_file() else b""
+        fsync(file)
+        forced[path.name] = there
+
+    def script(request):
+        judging = "response_format" in request.body
+        if judging and int(pids(request)[0]) >= 12:
+            hold.wait(30)
+        return JUDGED if judging else solve(request)
+
+    monkeypatch.setattr(running, "SYNC_S", 0.2)
+    monkeypatch.setattr(os, "fsync", force)
+    server = serve(script)
+    asked = model(server, endpoint_name="e")
+    job = start_distill(problems(24), asked, LLMJudge(asked), run=tmp_path / "r")
+    rows = tmp_path / "r" / "rows.jsonl"
+    wait_for(lambda: server.in_flight == 8 and rows.read_bytes().count(b"\n") == 12)
+    time.sleep(1)
+    after = tmp_path / "after"
+    after.mkdir()
+    for name in ("config.json", "calls.sqlite"):  # forced when they were made, the latter by SQLite itself
+        shutil.copy(tmp_path / "r" / name, after / name)
+    for name in ("calls.sqlite-wal", "rows.jsonl", "drops.jsonl"):
+        (after / name).write_bytes(forced[name])
+    hold.set()
+    job.cancel()
+    job.wait(20)
+    wait_for(lambda: server.in_flight == 0)
+    before = server.calls
+    run = distill(problems(24), asked, LLMJudge(asked), run=after, show="none")
+    check_books(run, 24)
+    assert run.report["kept"] == 24
+    assert server.calls - before == (24 - 12 - 8) + (24 - 12)  # drafts, and judgements
+
+
+def test_a_disk_that_loses_what_was_written_ends_the_run_with_its_reason(serve, tmp_path, monkeypatch):
+    def fail(file):
+        if os.readlink(f"/proc/self/fd/{file}").endswith("-wal"):
+            raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(running, "SYNC_S", 0.1)
+    monkeypatch.setattr(os, "fsync", fail)
+    server = serve(lambda r: Reply(solve(r), delay=0.05))
+    with pytest.raises(OSError, match=r"Input/output error.*calls\.sqlite-wal"):
+        distill(problems(200), model(server), run=tmp_path / "r", show="none")
+    report = open_run(tmp_path / "r").report
+    assert 0 < report["kept"] < 200 and "Input/output error" in report["stopped"]
+
+
+FULL = """
+import json, subprocess, sys
+from cotkit import ChatModel, distill, open_run
+from cotkit.problems import Problem
+url, disk = sys.argv[1:]
+items = [
+    Problem(id=f"p{n}", problem=f"PID={n}; what is {n} + {n}?", reference=str(2 * n)) for n in range(120)
+]
+model = ChatModel("mock", base_url=url, max_concurrency=8, endpoint_name="e")
+def books(run):
+    report, ids = run.report, [row.id for row in run.records()]
+    assert report["given"] == 120 == report["kept"] + sum(report["drops"].values()), report
+    assert len(ids) == len(set(ids)) == report["kept"], (len(ids), report)
+    return report["kept"]
+said = []
+try:
+    said.append(distill(items, model, run=f"{disk}/r", show="none").report["stopped"])
+except Exception as error:
+    said.append(f"{type(error).__name__}: {error}")
+said.append(books(open_run(f"{disk}/r")))
+subprocess.run(["mount", "-o", "remount,size=50m", disk], check=True)
+said.append(books(distill(items, model, run=f"{disk}/r", show="none")))
+print(json.dumps(said))
+"""
+
+
+@pytest.mark.skipif(
+    not shutil.which("unshare") or os.geteuid() != 0, reason="mounts a file system of its own"
+)
+@pytest.mark.parametrize("kilobytes", [150, 200, 300])
+def test_a_disk_without_space_for_any_file_ends_the_run_and_the_same_call_goes_on(serve, tmp_path, kilobytes):
+    """All files of the run share the disk: rows, database, its log, reports."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    server = serve(lambda request: solve(request) + " So it is." * 200)
+    script = f"mount -t tmpfs -o size={kilobytes}k none '{disk}' || exit 77\nexec \"$@\""
+    program = [sys.executable, "-c", FULL, server.base_url, str(disk)]
+    command = ["unshare", "-m", "sh", "-c", script, "sh", *program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    if done.returncode == 77 or "unshare" in done.stderr:
+        pytest.skip("no mounts here")
+    assert done.returncode == 0, done.stderr
+    reason, kept, in_the_end = json.loads(done.stdout)
+    assert ("full" in reason or "No space left" in reason) and str(disk) in reason
+    assert 0 < kept < 120 == in_the_end
+    assert server.calls <= 120 + 2 * 8  # what no disk could take
 
 
 # The kernel.

@@ -173,6 +173,37 @@ def test_synthesis_has_no_barrier(tmp_path, monkeypatch, law, width, strategy, o
     assert seconds <= virtual_time.list_schedule(chains, width, needs, asked) / 0.98
 
 
+class Picky(Maker):
+    """Three worked answers in four disagree with their program."""
+
+    async def acomplete(self, messages, seed, role, **options):
+        answer = await super().acomplete(messages, seed, role, **options)
+        if role == "answerer" and seed % 4:
+            answer = answer.model_copy(update={"text": "\\boxed{-1}"})
+        return answer
+
+
+def test_a_question_that_hangs_keeps_no_attempt_from_being_started(tmp_path, monkeypatch):
+    """Of n = 20 wanted, all others are made while it hangs, and not many more."""
+
+    async def printed(code, **options):
+        return re.search(r"\d+", code)[0]
+
+    monkeypatch.setattr(attempts, "printed_by", printed)
+    monkeypatch.setattr(programs, "printed_by", printed)
+    latency = Latency("fixed", seed=1)
+    latency.law = lambda chance: 1.0 if latency.spent else 700.0
+    seeds = [Problem(id=str(n), problem=f"Seed {n}?", reference=str(n), type="t") for n in range(6)]
+    gates = {"near": 0.99, "rouge_l": 1.0, "new_words": 0, "min_words": 1, "keywords": [], "rules": []}
+    options = {"n": 20, "attempts": 400, "gates": gates, "run": tmp_path / "r"}
+    run, seconds = virtual_time.run(
+        prepare_synthesis(seeds, "few_shot", Picky(latency, 16), None, options).go()
+    )
+    assert 20 <= run.report["kept"] <= 22
+    assert seconds <= 700 + 3 * 3  # its own program and answer, and perhaps what it was wanted for
+    assert len(latency.spent) <= 2 * 4 * 20
+
+
 @pytest.mark.parametrize("law", LAWS)
 def test_the_stream_is_an_ideal_pool_at_any_width(law):
     for width in (1, 7, 100, 1000):

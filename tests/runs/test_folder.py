@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import random
 import subprocess
 import sys
+import time
 
 import pytest
 
 from cotkit.problems import Problem
 from cotkit.records import Candidate, Judgement, Row, Verdict
-from cotkit.runs import Run, RunError, RunFolder, counts_line, folder_name, open_run
+from cotkit.runs import REPLACING, Run, RunError, RunFolder, counts_line, folder_name, open_run, replaced_run
 
 RIGHT, WRONG = (
     Verdict(correct=True, method="number"),
@@ -171,6 +174,91 @@ def test_a_run_killed_after_an_early_report_is_counted_from_its_rows(tmp_path):
     report = open_run(tmp_path / "r").report
     assert (report["kept"], report["drops"]) == (1, {"wrong_answer": 1, "unfinished": 7})
     assert report["seconds"] == 5.0 and "killed" in report["stopped"]
+
+
+@pytest.mark.parametrize("retried", [False, True])
+def test_a_run_killed_in_a_later_sitting_is_counted_from_its_rows(tmp_path, retried):
+    """The report of the sitting before ended well, but is not about the rows that are there now."""
+    write(tmp_path / "r", row(1), row(2, False, "model_server", retryable=True))
+    folder = RunFolder(tmp_path / "r", {"model": "m"})
+    if retried:
+        folder.begin()
+    folder.append(row(3))
+    folder._lock.release()  # and here it was killed
+    report = open_run(tmp_path / "r").report
+    drops = {} if retried else {"model_server": 1}
+    assert (report["given"], report["kept"], report["drops"]) == (2 + (not retried), 2, drops)
+    assert not report["complete"] and "killed" in report["stopped"]
+
+
+def test_problems_taken_out_of_the_drops_stay_out_after_a_power_cut(tmp_path, monkeypatch):
+    """The folder itself is forced to disk before a row of theirs can be."""
+    write(tmp_path / "r", row(1, False, "model_server", retryable=True))
+    forced, fsync = [], os.fsync
+    monkeypatch.setattr(
+        os, "fsync", lambda file: (forced.append(os.readlink(f"/proc/self/fd/{file}")), fsync(file))
+    )
+    with RunFolder(tmp_path / "r", {"model": "m"}) as folder:
+        folder.begin()
+        assert forced[-1] == str(tmp_path / "r")
+
+
+def test_an_error_on_closing_frees_the_folder(tmp_path, monkeypatch):
+    folder = RunFolder(tmp_path / "r", {"model": "m"})
+
+    def fail(file):
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as broken, pytest.raises(OSError, match=r"rows\.jsonl"):
+        broken.setattr(os, "fsync", fail)
+        folder.__exit__()
+    with RunFolder(tmp_path / "r", {"model": "m"}):
+        pass
+
+
+def test_a_replaced_run_is_the_old_one_or_the_new_one(tmp_path):
+    write(tmp_path / "r", row(1))
+    (tmp_path / "r" / "labels.jsonl").write_text("{}\n")
+    with pytest.raises(KeyError), replaced_run(tmp_path / "r", {"model": "n"}, runtime={}) as folder:
+        folder.append(row(2))
+        raise KeyError
+    run = open_run(tmp_path / "r")
+    assert run.config == {"model": "m"} and run.rows.id.tolist() == ["p1"]
+    with replaced_run(tmp_path / "r", {"model": "n"}, runtime={"merged": []}) as folder:
+        folder.append(row(2))
+        with pytest.raises(RunError, match="another process"):
+            RunFolder(tmp_path / "r", {"model": "m"})
+        folder.write_report(1)
+    assert run.config == {"model": "n"} and run.rows.id.tolist() == ["p2"] and run.report["complete"]
+    with replaced_run(tmp_path / "r", {"model": "m"}, runtime={}, aside=True) as folder:
+        assert (tmp_path / "r" / "labels.jsonl").exists()
+    assert not (tmp_path / "r" / "labels.jsonl").exists() and not (tmp_path / "r" / REPLACING).exists()
+    assert Run(tmp_path / "r" / "superseded" / "1").rows.id.tolist() == ["p2"]
+
+
+EXPORTS = """
+import itertools, sys
+from cotkit import open_run
+run = open_run(sys.argv[1])
+for n in itertools.count():
+    run.export(sys.argv[2])
+    print(n, flush=True)
+"""
+
+
+def test_kill_minus_nine_in_an_export_leaves_a_whole_file(tmp_path):
+    write(tmp_path / "r", *(row(n) for n in range(300)))
+    target, chance = tmp_path / "out" / "sft.jsonl", random.Random(0)
+    open_run(tmp_path / "r").export(target)
+    whole = target.read_bytes()
+    for _ in range(3):
+        command = [sys.executable, "-c", EXPORTS, str(tmp_path / "r"), str(target)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert process.stdout.readline()
+        time.sleep(chance.uniform(0, 0.3))
+        process.kill()
+        process.communicate()
+        assert target.read_bytes() == whole
 
 
 def test_seconds_are_summed_over_sittings(tmp_path):

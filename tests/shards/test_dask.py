@@ -50,3 +50,15 @@ def test_a_killed_worker_s_shard_is_resumed_by_another(serve, tmp_path, client):
         problems(60), model(server), cotkit.StepJudge(), max_iterations=1, run=tmp_path / "alone", show="none"
     )
     assert rows(merged) == rows(alone)
+
+
+def test_the_same_call_goes_on_while_the_error_of_the_last_one_is_held(serve, tmp_path, client):
+    """As a notebook holds it: the futures that failed live on."""
+    server, in_the_way = serve(solve), tmp_path / "many" / "shards" / "0001"
+    in_the_way.parent.mkdir(parents=True)
+    in_the_way.write_text("")
+    with pytest.raises(cotkit.runs.RunError, match="1 of 2 shards failed") as held:
+        shard_out(server, client.get_executor(), tmp_path / "many", count=6, shards=2)
+    in_the_way.unlink()
+    merged = shard_out(server, client.get_executor(), tmp_path / "many", count=6, shards=2)
+    assert merged.report["kept"] == 6 and held.value is not None

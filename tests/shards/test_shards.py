@@ -9,6 +9,8 @@ import pickle
 import re
 import signal
 import sqlite3
+import subprocess
+import sys
 import threading
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
@@ -16,10 +18,13 @@ import pytest
 from mock_server import Reply
 
 import cotkit
+from cotkit import cli
 from cotkit.chat import ChatModel, merge_ledgers
+from cotkit.executors import submit
+from cotkit.pipelines import running
 from cotkit.pipelines.shards import merge_runs, run_shards
 from cotkit.problems import Problem
-from cotkit.runs import RunError
+from cotkit.runs import REPLACING, Journal, RunError, add_label, read_labels
 
 UNEQUAL = {"latency_s", "seconds", "cached"}  # of two runs on one input
 
@@ -91,6 +96,48 @@ def test_a_merged_run_goes_on_in_one_process_without_asking_again(serve, tmp_pat
     )
     assert server.calls == asked + 2  # p30 is wrong at first
     assert more.report["given"] == 31
+
+
+def test_what_one_process_added_to_a_merged_run_is_not_replaced(serve, tmp_path):
+    server = serve(solve)
+    with ThreadPoolExecutor(2) as executor:
+        shard_out(server, executor, tmp_path / "r", count=6)
+        cotkit.distill(
+            problems(8), model(server), cotkit.StepJudge(), max_iterations=1, run=tmp_path / "r", show="none"
+        )
+        before, asked = contents(tmp_path / "r"), server.calls
+        for resume in ("auto", "never"):
+            with pytest.raises(RunError, match="gone on with without an executor"):
+                shard_out(server, executor, tmp_path / "r", count=6, resume=resume)
+    assert contents(tmp_path / "r") == before and server.calls == asked
+
+
+def test_merging_again_leaves_labels_and_what_was_set_aside(serve, tmp_path):
+    server = serve(solve)
+    with ThreadPoolExecutor(2) as executor:
+        run = shard_out(server, executor, tmp_path / "r", count=6)
+        add_label(run, "p1", 0, "good", "read it")
+        (run.path / "superseded" / "1").mkdir(parents=True)
+        (run.path / "superseded" / "1" / "rows.jsonl").write_text("{}\n")
+        for count in (6, 7):
+            run = shard_out(server, executor, tmp_path / "r", count=count)
+            assert run.report["given"] == count
+            assert {key: label["note"] for key, label in read_labels(run).items()} == {("p1", 0): "read it"}
+            assert (run.path / "superseded" / "1" / "rows.jsonl").exists()
+
+
+def test_a_sharded_run_that_begins_anew_sets_the_old_one_aside(serve, tmp_path):
+    server = serve(solve)
+    with ThreadPoolExecutor(2) as executor:
+        options = {"executor": executor, "folder": tmp_path / "r", "shards": 6}
+        add_label(shard_out(server, count=6, **options), "p1", 0, "good")
+        asked = server.calls
+        with pytest.raises(RunError, match=r"2 problems .* none of the runs to merge, first 'p[45]'"):
+            shard_out(server, count=4, **options)
+        run = shard_out(server, count=4, resume="never", **options)
+    old = cotkit.open_run(tmp_path / "r" / "superseded" / "1")
+    assert run.report["kept"] == 4 and not read_labels(run)
+    assert old.report["kept"] == 6 and len(read_labels(old)) == 1 and server.calls == asked
 
 
 def test_problems_may_be_added_to_a_sharded_run(serve, tmp_path):
@@ -195,6 +242,174 @@ def test_merging_needs_one_configuration_and_each_problem_once(serve, tmp_path):
         merge_runs([], tmp_path / "out5")
 
 
+def contents(folder):
+    return {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def test_merging_replaces_nothing_that_is_nowhere_else(serve, tmp_path, capsys):
+    server = serve(solve)
+    a, b, c = (
+        finished(server, tmp_path / name, problems(2 * n + 2)[2 * n :]) for n, name in enumerate("abc")
+    )
+    other = finished(server, tmp_path / "other", problems(4), max_iterations=1)
+    merge_runs([a.path, b.path], tmp_path / "out")
+    (tmp_path / "paid").mkdir()
+    merge_ledgers([a.path / "calls.sqlite"], tmp_path / "paid" / "calls.sqlite")
+    (tmp_path / "page").mkdir()
+    (tmp_path / "page" / "report.json").write_text("{}")
+    before = contents(tmp_path)
+    for output, runs, says in (
+        (a, [b, c], "a run that no merge made"),
+        (a, [a, b], "itself among the runs"),
+        ("out", [b, c], "2 problems that are in none of the runs to merge"),
+        ("out", [other], "max_iterations: 0 -> 1"),
+        ("paid", [b, c], "calls.sqlite but no config.json"),
+        ("page", [b, c], "report.json but no config.json"),
+    ):
+        output = tmp_path / output if isinstance(output, str) else output.path
+        with pytest.raises(RunError, match=says):
+            merge_runs([run.path for run in runs], output)
+        assert cli.main(["merge", str(output), *(str(run.path) for run in runs)]) == 2
+        assert says.partition(":")[0] in capsys.readouterr().err
+    with pytest.raises(RunError, match="named twice"):
+        merge_runs([a.path, tmp_path / "b" / ".." / "a"], tmp_path / "out2")
+    assert contents(tmp_path) == before
+    assert len(merge_runs([a.path, b.path, c.path], tmp_path / "out").records()) == 6
+
+
+def test_runs_below_the_output_are_runs_like_any_other(serve, tmp_path):
+    server = serve(solve)
+    names = ("a", "new", "b")
+    out = tmp_path / "out"
+    parts = [finished(server, out / name, problems(2 * n + 2)[2 * n :]) for n, name in enumerate(names)]
+    before = contents(out)
+    merged = merge_runs([run.path for run in parts], out)
+    assert len(merged.records()) == 6 and contents(out).items() >= before.items()
+
+
+def test_labels_of_merged_runs_come_along_once(serve, tmp_path):
+    server = serve(solve)
+    a, b = (finished(server, tmp_path / name, problems(2 * n + 2)[2 * n :]) for n, name in enumerate("ab"))
+    add_label(a, "p0", 0, "good")
+    for _ in range(2):
+        out = merge_runs([a.path, b.path], tmp_path / "out")
+        assert (out.path / "labels.jsonl").read_bytes() == (a.path / "labels.jsonl").read_bytes()
+    add_label(out, "p1", 0, "bad")
+    add_label(b, "p3", 0, "unsure")
+    Journal(b.path / "labels.jsonl", lambda label: None).append(
+        add_label(out, "p2", 0, "good") | {"label": "bad", "at": "2020-01-01T00:00:00+00:00"}
+    )
+    for _ in range(2):  # the later word on p2 is that of the merged run
+        out = merge_runs([a.path, b.path], tmp_path / "out")
+        assert {key: label["label"] for key, label in read_labels(out).items()} == {
+            ("p0", 0): "good",
+            ("p1", 0): "bad",
+            ("p2", 0): "good",
+            ("p3", 0): "unsure",
+        }
+
+
+KILLED = """
+import os, signal, sys
+from cotkit.pipelines.shards import merge_runs
+replace, left = os.replace, int(sys.argv[1])
+def step(*arguments):
+    global left
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    left -= 1
+    replace(*arguments)
+os.replace = step
+merge_runs(sys.argv[4:], sys.argv[2], aside=sys.argv[3] == "aside")
+"""
+
+
+@pytest.mark.parametrize("old", ["none", "merged", "aside"])
+def test_a_merge_that_is_killed_at_any_step_is_made_again(serve, tmp_path, old):
+    server = serve(solve)
+    parts = [finished(server, tmp_path / name, problems(2 * n + 2)[2 * n :]) for n, name in enumerate("ab")]
+    paths, out = [str(run.path) for run in parts], tmp_path / "out"
+    if old != "none":
+        add_label(merge_runs(paths, out), "p0", 0, "good")
+    for step in range(20):
+        command = [sys.executable, "-c", KILLED, str(step), str(out), old, *paths]
+        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+        if ended.returncode == 0:
+            break
+        assert ended.returncode == -signal.SIGKILL, ended.stderr
+        run = merge_runs(paths, out)
+        assert sorted(row.id for row in run.iter_records()) == ["p0", "p1", "p2", "p3"]
+        assert (
+            run.report["complete"] and run.report["ledger"]["calls"] == 4 and not (out / REPLACING).exists()
+        )
+    assert 6 < step < 19
+    labels = [read_labels(cotkit.open_run(path.parent)) for path in out.rglob("config.json")]
+    assert sum(map(len, labels)) == (old != "none")
+
+
+def test_no_two_calls_of_an_executor_are_equal():
+    """Dask takes equal calls for one, and gives the error of one that failed again."""
+
+    class Noted(ThreadPoolExecutor):
+        def submit(self, *call, **options):
+            calls.append(pickle.dumps((call, options)))
+            return super().submit(*call, **options)
+
+    calls = []
+    with Noted(1) as executor:
+        assert [submit(executor, sorted, [2, 1], reverse=False).result() for _ in range(2)] == [[1, 2]] * 2
+    assert calls[0] != calls[1]
+
+
+def test_a_damaged_note_of_the_shards_is_named_and_written_once(serve, tmp_path):
+    server = serve(solve)
+    with ThreadPoolExecutor(2) as executor:
+        shard_out(server, executor, tmp_path / "r", count=4)
+        note = tmp_path / "r" / "shards" / "shards.json"
+        written = note.stat().st_ino
+        shard_out(server, executor, tmp_path / "r", count=4)
+        assert note.stat().st_ino == written
+        note.write_text("")
+        with pytest.raises(RunError, match=r"shards\.json is not what cotkit wrote"):
+            shard_out(server, executor, tmp_path / "r", count=4)
+
+
+@pytest.mark.parametrize("benchmark", [False, True])
+def test_an_interrupt_stops_the_shards_that_run(serve, tmp_path, monkeypatch, benchmark):
+    """What is in flight in them is finished and kept; the same call goes on."""
+    monkeypatch.setattr(running, "SYNC_S", 0.2)
+    server = serve(lambda request: Reply(solve(request), delay=0.05))
+
+    def go(executor):
+        options = {"executor": executor, "shards": 4, "run": tmp_path / "r", "show": "none"}
+        if benchmark:
+            return cotkit.benchmark(problems(240), {"m": model(server)}, **options)
+        return cotkit.distill(problems(240), model(server), max_iterations=0, **options)
+
+    with ThreadPoolExecutor(2) as executor:
+        timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            go(executor)
+    stopped = server.calls
+    assert 0 < stopped < 200
+    with ThreadPoolExecutor(2) as executor:
+        go(executor)
+    assert server.calls == 240
+
+
+def test_shards_that_are_taken_back_end_the_run_without_merging(serve, tmp_path):
+    server, executor = serve(solve), ThreadPoolExecutor(1)
+
+    def say(line):
+        executor.shutdown(wait=False, cancel_futures=True)
+
+    with pytest.raises(RunError, match=r"was cancelled.*goes on"):
+        shard_out(server, executor, tmp_path / "r", count=8, say=say)
+    executor.shutdown()
+    assert not (tmp_path / "r" / "config.json").exists()
+
+
 def test_merged_ledgers_answer_every_call_of_their_parts(serve, tmp_path):
     server = serve(solve)
     for name, chosen in (("a", problems(4)), ("b", problems(6)[2:])):
@@ -276,3 +491,33 @@ def test_distill_and_benchmark_take_an_executor(serve, tmp_path):
         )
     assert rows(many) == rows(alone)
     assert report.table["right"].iloc[-1] == 6 and report.table["problems"].iloc[-1] == 9
+
+
+def test_a_benchmark_refuses_a_wrong_executor_or_option_before_a_call(serve, tmp_path):
+    server = serve(solve)
+    with ThreadPoolExecutor(1) as executor:
+        for wrong, error in (
+            ({"executor": 3}, TypeError),
+            ({"executor": executor, "shards": 0}, ValueError),
+            ({"executor": executor, "temperature": "hot"}, (TypeError, ValueError)),
+        ):
+            with pytest.raises(error):
+                cotkit.benchmark(problems(3), {"m": model(server)}, run=tmp_path / "b", show="none", **wrong)
+    assert server.calls == 0
+
+
+def test_no_model_of_a_benchmark_waits_for_another_one_s_shards(serve, tmp_path):
+    count = min(32, (os.cpu_count() or 1) + 4) + 1  # more than asyncio has threads
+    all_there = threading.Barrier(count)
+
+    def script(request):
+        all_there.wait(60)
+        return solve(request)
+
+    server = serve(script)
+    models = {f"m{n}": ChatModel(f"mock{n}", base_url=server.base_url) for n in range(count)}
+    with ThreadPoolExecutor(count) as executor:
+        report = cotkit.benchmark(
+            problems(2)[1:], models, run=tmp_path / "b", executor=executor, shards=1, show="none"
+        )
+    assert set(report.table["right"]) == {1} and not report.failed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import pathlib
 import random
 import time
@@ -12,8 +13,10 @@ import pytest
 from cotkit.pipelines.novelty import Novelty, rouge_l, words_of
 from cotkit.pipelines.operators import OPERATORS, parse_operators
 from cotkit.pipelines.planted import planted_errors
+from cotkit.pipelines.pool import Pool
 from cotkit.pipelines.programs import read_program, single_answer, type_of
 from cotkit.pipelines.questions import check_gates, fault_of, gain, read_question, situation_of
+from cotkit.pipelines.running import NotStarted
 from cotkit.pipelines.strategies import place_in_chain
 from cotkit.problems import load_problems
 
@@ -473,3 +476,26 @@ def test_another_formula_in_the_same_words_is_another_question(one, other, alike
     index = Novelty(near=0.7)
     index.add("a", one)
     assert bool(list(index.like(other))) == alike
+
+
+def test_an_attempt_that_could_repeat_one_without_a_decision_has_none_either():
+    question, other = TEXT, " ".join(f"word{n}" for n in range(30))
+
+    async def outcome(asked, stopped):
+        pool = Pool(Novelty.of_gates(check_gates(None, "few_shot", [])[0]))
+        pool.ask(1, question)
+        if asked is not None:
+            pool.ask(0, asked)
+        waiting = asyncio.create_task(pool.taken(1, question, []))
+        await asyncio.sleep(0)
+        if stopped:
+            pool.abandon(0, NotStarted())
+        else:
+            pool.settle(0, None)
+        return await waiting
+
+    for asked in (None, question):
+        with pytest.raises(NotStarted):
+            asyncio.run(outcome(asked, True))
+        assert asyncio.run(outcome(asked, False)) is None
+    assert asyncio.run(outcome(other, True)) is None

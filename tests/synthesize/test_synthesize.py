@@ -476,6 +476,26 @@ def test_a_run_that_was_stopped_goes_on_and_pays_nothing_twice(serve, tmp_path, 
     ]
 
 
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_which_of_two_alike_questions_stays_does_not_depend_on_a_stop(serve, tmp_path, strategy):
+    """The lower attempt, also where it got no call before a budget was spent and a higher one did."""
+    script = Script(question=lambda sid: right_question(sid % 4))
+    options = {"attempts": 12, "lag": 3, "rounds": 2}
+
+    def kept(run):
+        return [(row.id, row.accepted, row.drop_reason) for row in run.records()]
+
+    whole = kept(
+        quiet(seeds(), strategy, model(serve(script), endpoint_name="e"), run=tmp_path / "w", **options)
+    )
+    for budget in range(2, 36, 8):
+        server, folder = serve(script), tmp_path / str(budget)
+        asked = model(server, endpoint_name="e", max_concurrency=5)
+        first = quiet(seeds(), strategy, asked, run=folder, budget_calls=budget, **options)
+        assert set(kept(first)) <= set(whole)
+        assert kept(quiet(seeds(), strategy, asked, run=folder, **options)) == whole
+
+
 def test_fewer_attempts_than_the_folder_holds_are_refused_before_a_call(serve, tmp_path):
     server = serve(Script())
     options = {"run": tmp_path / "r"}
