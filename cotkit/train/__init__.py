@@ -1,11 +1,12 @@
 """Training on what a run kept: SFT, DPO, DPO+SFT, KTO and GRPO through TRL, and serving the result.
 
     result = train("sft", "runs/cycle0/sft.jsonl", "smollm2-135m", "runs/cycle0/training")
-    adapter = to_llama_adapter(result.adapter, "runs/cycle0/student.gguf", "smollm2-135m")
-    student = cotkit.local_model("smollm2-135m", adapter=adapter)
+    student = to_llama_model(result.adapter, "runs/cycle0/student.gguf", "smollm2-135m")
+    student = cotkit.local_model("smollm2-135m", gguf=student)
 
 `data.py` checks the rows, `bases.py` finds or makes the model to start from, `running.py` runs a training
-that `trainers.py` sets up and `guards.py` watches, `adapters.py` hands the result to a server. All of it
+that `trainers.py` sets up and `guards.py` watches, `disk.py` says how results are written, `adapters.py`
+hands them to a server, `trainer.py` does all of it between the cycles of a self-improvement run. All of it
 needs the extra `train`; importing this room loads none of its libraries.
 """
 
@@ -15,6 +16,7 @@ from cotkit.lazy import lazy
 
 _HOME = {
     "EmbeddedTrainer": "trainer",
+    "FolderTrainer": "trainer",
     "LoraOptions": "result",
     "METHODS": "result",
     "TrainResult": "result",
@@ -22,6 +24,7 @@ _HOME = {
     "merge": "adapters",
     "open_training": "result",
     "to_llama_adapter": "adapters",
+    "to_llama_model": "adapters",
     "train": "running",
     "transformers_folder": "bases",
 }

@@ -1,5 +1,5 @@
-"""The model a training starts from: a Hugging Face folder, an adapter folder, or an embedded model's GGUF,
-which becomes a Hugging Face folder once and is cached.
+"""The model a training starts from: a Hugging Face folder or name, an adapter folder, or an embedded model's
+GGUF, which becomes a Hugging Face folder once and is cached.
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ import hashlib
 import json
 import os
 import pathlib
-import shutil
-import tempfile
+import re
 from dataclasses import dataclass
 
 from cotkit import chat
+from cotkit.train.disk import whole
 from cotkit.train.extra import loaded
 
 
@@ -30,20 +30,47 @@ class Base:
 def find_base(base_model: str | os.PathLike[str]) -> Base:
     """Raises ValueError for what is no model, WeightsError when an embedded model's weights cannot be had."""
     folder = pathlib.Path(base_model).expanduser().resolve()
-    if (config := folder / "adapter_config.json").is_file():
-        below = pathlib.Path(json.loads(config.read_text(encoding="utf-8"))["base_model_name_or_path"])
-        if not (below / "config.json").is_file():
-            raise ValueError(f"base_model: the adapter {folder} was trained on {below}, which is not there")
-        return Base(below, folder)
+    if (folder / "adapter_config.json").is_file():
+        return Base(_below(folder), folder)
     if (folder / "config.json").is_file():
         return Base(folder)
-    names = [row["name"] for row in chat.models_table()]
-    if str(base_model) in names:
+    if str(base_model) in embedded_models():
         return Base(transformers_folder(str(base_model)))
+    if re.fullmatch(r"[\w.-]+/[\w.-]+", str(base_model)) and (cached := _in_hub_cache(str(base_model))):
+        return Base(cached)
     raise ValueError(
         f"base_model: {str(base_model)!r} is neither a folder with a model (config.json) or an adapter "
-        f"(adapter_config.json) nor an embedded model ({', '.join(names)})"
+        f"(adapter_config.json) nor an embedded model ({', '.join(embedded_models())}) nor a model in the "
+        "Hugging Face cache (`hf download NAME` puts it there)"
     )
+
+
+def embedded_models() -> list[str]:
+    return [row["name"] for row in chat.models_table()]
+
+
+def _below(adapter: pathlib.Path) -> pathlib.Path:
+    """The model folder an adapter was trained on; made again when it was an embedded model's, now gone."""
+    config = json.loads((adapter / "adapter_config.json").read_text(encoding="utf-8"))
+    below = pathlib.Path(config["base_model_name_or_path"])
+    if (below / "config.json").is_file():
+        return below
+    name = below.name.rpartition("-")[0]  # see transformers_folder
+    if name in embedded_models() and (made := transformers_folder(name)).name == below.name:
+        return made
+    raise ValueError(
+        f"base_model: the adapter {adapter} was trained on {below}, which is not there. Put it back, or "
+        "write where it is now as base_model_name_or_path into the adapter's adapter_config.json"
+    )
+
+
+def _in_hub_cache(name: str) -> pathlib.Path | None:
+    (hub,) = loaded("huggingface_hub")
+    try:
+        folder = pathlib.Path(hub.snapshot_download(name, local_files_only=True))
+    except (OSError, ValueError):  # not there; no name of a model
+        return None
+    return folder if (folder / "config.json").is_file() else None
 
 
 def load(base: Base, *, trainable: bool):
@@ -70,26 +97,25 @@ def transformers_folder(name: str) -> pathlib.Path:
     """The Hugging Face folder of the embedded model `name`, in float32; made from its GGUF once, then cached.
 
     Raises ValueError for a name that is no embedded model, WeightsError when its weights cannot be had,
-    ImportError without the extra `train`.
+    ImportError without the extra `train`, OSError when the disk is full.
     """
+    import filelock
     import platformdirs
 
     gguf = chat.model_path(name)
     digest = hashlib.sha256(gguf.read_bytes()).hexdigest()
     place = pathlib.Path(platformdirs.user_cache_dir("cotkit")) / "transformers" / f"{name}-{digest[:12]}"
-    if place.is_dir():
-        return place
-    place.parent.mkdir(parents=True, exist_ok=True)
-    part = pathlib.Path(tempfile.mkdtemp(prefix=f"{place.name}.", dir=place.parent))
-    try:
-        from_gguf(gguf, part)
-        os.rename(part, place)  # whole or not at all
-    except OSError:
-        if not place.is_dir():  # else another process was first
-            raise
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
+    if not _is_model(place):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with filelock.FileLock(place.with_name(f"{place.name}.lock")):
+            if not _is_model(place):  # else another process was first
+                with whole(place) as part:
+                    from_gguf(gguf, part)
     return place
+
+
+def _is_model(folder: pathlib.Path) -> bool:
+    return (folder / "config.json").is_file() and any(folder.glob("*.safetensors"))
 
 
 def from_gguf(gguf: pathlib.Path, folder: pathlib.Path) -> None:

@@ -21,6 +21,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import jinja2
+
 from cotkit.analysis import auc
 from cotkit.runs import FileProblem, validate_file
 
@@ -38,7 +40,10 @@ _SHORTCUT = 0.9  # AUC at which the sides of pairs are told apart by length or s
 
 
 class TrainingDataError(ValueError):
-    """Rows that must not be trained on; the message names file, row, field and fix."""
+    """Rows that must not be trained on; the message names file, row, field and fix. Every refusal of data is
+    one, and it has no subclasses; it is raised before the first step, and the same rows raise it again."""
+
+    refuses_data = True  # what `cotkit.self_improve` knows it by: the cycle ends as "no_data"
 
 
 @dataclass
@@ -64,8 +69,13 @@ def read_rows(data: Rows, method: str) -> TrainingRows:
         rows, name, path = list(data), "the rows", None
     if rows == []:
         raise TrainingDataError(f"{name}: no rows to train on. Fix: look at the drops of the export")
+    try:
+        digest = hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise TrainingDataError(
+            f"{name}: rows hold JSON alone: {error}. Fix: convert that value to text, a number or a list"
+        ) from None
     _refuse(name, _findings(rows, path, method))
-    digest = hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()
     made = [new for row in rows for new in _as_trained(row, method)]
     result = TrainingRows(name, made, digest, len(made))
     if method.startswith("dpo"):
@@ -187,15 +197,22 @@ def _said(answer: Any) -> str:
 def fit_to(found: TrainingRows, tokenizer: Any, max_length: int) -> TrainingRows:
     """`found` without the rows that are longer than `max_length` tokens; each drop is counted.
 
-    TrainingDataError when nothing is left, when conversations meet a tokenizer without a chat template, and
-    when the template leaves reasoning out.
+    TrainingDataError when nothing or one label is left, when conversations meet a tokenizer without a chat
+    template, and when the template refuses a row or leaves its reasoning out.
     """
     render = _renderer(tokenizer, found)
     rows, drops, warnings = [], Counter(), Counter()
     for number, row in enumerate(found.rows, 1):
         drop = None
         for side in [name for name in ("completion", "chosen", "rejected") if name in row] or [None]:
-            prompt, whole = render(row["prompt"], row[side] if side else None)
+            try:
+                prompt, whole = render(row["prompt"], row[side] if side else None)
+            except jinja2.TemplateError as error:
+                raise TrainingDataError(
+                    f"{found.name}: row {number}, field {side or 'prompt'!r}: the base model's chat template "
+                    f"refuses it: {error}. Fix: export messages that it takes (many want user and assistant "
+                    "in turn, and no system message)"
+                ) from None
             if _tokens(tokenizer, prompt) >= max_length:
                 drop = "prompt_too_long"
             elif side and _tokens(tokenizer, whole) > max_length:
@@ -209,6 +226,11 @@ def fit_to(found: TrainingRows, tokenizer: Any, max_length: int) -> TrainingRows
     if not rows:
         raise TrainingDataError(
             f"{found.name}: no row fits into max_length={max_length} tokens. Fix: raise it; {dict(drops)}"
+        )
+    if set(rows[0]) == set(_COLUMNS["trl_kto"]) and len(labels := {row["label"] for row in rows}) == 1:
+        raise TrainingDataError(
+            f"{found.name}: field 'label': is {str(*labels).lower()} in every row that fits into "
+            f"max_length={max_length} tokens; kto needs wanted and unwanted answers. Fix: raise max_length"
         )
     told = [f"{text} ({count} answers)" for text, count in warnings.items()]
     return TrainingRows(found.name, rows, found.sha256, found.given, dict(drops), [*found.warnings, *told])

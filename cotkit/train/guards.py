@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import errno
 import math
 import time
 from collections.abc import Callable
 
 import transformers
 
-_NO_ROOM = ("No space left", "StorageFull", "PytorchStreamWriter", "unexpected pos")  # the last two: torch
+from cotkit.train.disk import is_disk_full
+
+_NO_MEMORY = ("can't allocate memory", "out of memory")  # of torch: CPU, GPU
 EXPLODED = 10.0  # times the first loss, or 10 where that is below 1
 
 
@@ -52,12 +53,11 @@ def why_diverged(loss: float, grad_norm: float | None, first: float, step: int) 
     return ""
 
 
-def is_disk_full(error: BaseException) -> bool:
-    """Whether `error`, or what caused it, is a write that found no room, in the words of any writer."""
-    while error is not None:
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-            return True
-        if any(words in str(error) for words in _NO_ROOM):
-            return True
-        error = error.__cause__ or error.__context__
-    return False
+def why_it_stopped(error: BaseException) -> dict[str, str] | None:
+    """Status and detail for what a machine lacks: room on the disk, memory. None = another error."""
+    if is_disk_full(error):
+        return {"status": "disk_full", "detail": "the disk is full"}
+    if isinstance(error, MemoryError) or any(words in str(error) for words in _NO_MEMORY):
+        less = "lower batch_size or max_length, with resume=False or another output"
+        return {"status": "out_of_memory", "detail": f"the memory does not suffice: {less}"}
+    return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import pathlib
 from dataclasses import dataclass, field
@@ -24,6 +25,21 @@ class LoraOptions:
     dropout: float = 0.0
     target_modules: str | tuple[str, ...] = "all-linear"
 
+    def __post_init__(self) -> None:
+        names = self.target_modules
+        listed = isinstance(names, list | tuple) and len(names) > 0 and all(type(n) is str for n in names)
+        sound = {
+            "r": type(self.r) is int and self.r >= 1,
+            "alpha": type(self.alpha) in (int, float) and 0 < self.alpha < math.inf,
+            "dropout": type(self.dropout) in (int, float) and 0 <= self.dropout < 1,
+            "target_modules": isinstance(names, str) or listed,
+        }
+        if wrong := [name for name, holds in sound.items() if not holds]:
+            raise ValueError(
+                f"lora: {wrong[0]} is {getattr(self, wrong[0])!r}; r is a whole number of at least 1, alpha "
+                "above 0, dropout from 0 to below 1, target_modules 'all-linear' or names of layers"
+            )
+
 
 @dataclass
 class TrainResult:
@@ -31,7 +47,9 @@ class TrainResult:
 
     "ok"         all steps done, or stopped early by the evaluation loss; `adapter` or `model` is there
     "diverged"   the loss was NaN, infinite or exploding; nothing is to be used
-    "disk_full"  a checkpoint could not be written; the one before is whole, and the same call goes on from it
+    "disk_full"  something could not be written; the checkpoint before is whole, and the same call goes on
+                 from it
+    "out_of_memory"  a step did not fit; with a lower batch_size or max_length it is another training
     "running"    it never ended (killed): the same call goes on from the last whole checkpoint
     """
 

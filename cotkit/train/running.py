@@ -7,7 +7,9 @@ written down.
       adapter/        the result with LoRA; model/ without
       checkpoints/    while it runs
 
-A checkpoint is whole when its trainer_state.json, the last file of it to be written, can be read.
+A checkpoint is whole when its trainer_state.json, the last file of it to be written, can be read. The last
+one stays until the manifest says "ok": a call that was killed while it wrote the result is gone on with from
+there, without a step. manifest.json is the first file of a training, and the last of its files to be removed.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import importlib.metadata
+import inspect
 import json
 import math
 import os
@@ -24,16 +27,20 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from cotkit.runs import write_json
+from cotkit.runs import write_json, write_lines
 from cotkit.train.bases import find_base, weights_hash
 from cotkit.train.data import Rows, TrainingRows, fit_to, read_rows
+from cotkit.train.disk import is_disk_full, remove, whole
 from cotkit.train.extra import loaded
 from cotkit.train.result import METHODS, LoraOptions, TrainResult, from_manifest, open_training
 
 _LIBRARIES = ("torch", "transformers", "trl", "peft", "accelerate", "datasets", "tokenizers", "safetensors")
 _LEAST = {"batch_size": 1, "max_length": 2, "save_steps": 1, "num_generations": 2, "max_completion_length": 1}
 _LEAST |= {"seed": 0, "max_steps": 1, "early_stopping": 1}  # of whole numbers; the other options are above 0
+_NUMBERS = (*_LEAST, "epochs", "learning_rate", "beta")
 _MAY_BE_NONE = ("max_steps", "early_stopping", "learning_rate")
+_NO_RESULT = dict.fromkeys(("adapter", "model", "sha256")) | {"trained": False}
+_STATE_OF_TRAINING = ("optimizer.pt", "scheduler.pt", "rng_state*", "trainer_state.json", "training_args.bin")
 
 
 def train(
@@ -84,8 +91,8 @@ def train(
     say: takes a line about every tenth of the way; None = silence.
 
     A training that goes wrong is a `TrainResult` with its status, no exception. Raises ImportError without
-    the extra `train`, TrainingDataError (a ValueError) for rows that must not be trained on, with file, row,
-    field and fix, and ValueError for wrong options: all before the first step.
+    the extra `train`, TrainingDataError (a ValueError without subclasses) for rows that must not be trained
+    on, with file, row, field and fix, and ValueError for wrong options: all before the first step.
     """
     options = {
         "epochs": epochs,
@@ -122,8 +129,26 @@ def train(
     folder = pathlib.Path(output).expanduser().resolve()
     before = _earlier(folder, config, resume)
     if before and before.status == "ok":
-        return before
+        result = before.adapter or before.model
+        if weights_hash(result) == before.manifest["sha256"]:
+            remove(folder / "checkpoints")
+            return before
+        if say:
+            say(f"{result} is not what was trained there: it is trained again")
+        before = None
     return _run(folder, config, base, (rows, eval_rows), reward, device, say, before)
+
+
+def check_options(method: str, options: dict[str, Any]) -> None:
+    """ValueError for a name or value that `train` would refuse, told from these alone; loads no library."""
+    parameters = inspect.signature(train).parameters.values()
+    known = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+    if unknown := sorted(set(options) - set(known)):
+        raise ValueError(f"{', '.join(unknown)} is no option of cotkit.train.train: {', '.join(known)}")
+    given = {**known, **options}
+    numbers = {name: given[name] for name in _NUMBERS}
+    _check(method, numbers, given["eval_data"] is not None, given["reward"], given["device"])
+    _lora(given["lora"])
 
 
 def _check(method: str, options: dict[str, Any], evaluated: bool, reward: Any, device: str) -> None:
@@ -150,6 +175,10 @@ def _check(method: str, options: dict[str, Any], evaluated: bool, reward: Any, d
         raise ValueError("early_stopping needs eval_data to be measured on")
     if device not in ("auto", "cpu", "cuda"):
         raise ValueError(f"device: {device!r} is none of auto, cpu, cuda")
+    if device == "cuda":
+        for torch in importlib.metadata.distributions(name="torch"):
+            if torch.version.endswith("+cpu"):
+                raise ValueError(f"device: torch {torch.version} knows no GPU: use 'auto' or 'cpu'")
 
 
 def _lora(lora: LoraOptions | dict[str, Any] | bool | None) -> dict[str, Any] | None:
@@ -164,11 +193,14 @@ def _lora(lora: LoraOptions | dict[str, Any] | bool | None) -> dict[str, Any] | 
 
 def _earlier(folder: pathlib.Path, config: dict[str, Any], resume: bool) -> TrainResult | None:
     """What was begun in `folder` before, when it is to be gone on with."""
+    there = [name for name in ("adapter", "model", "checkpoints") if (folder / name).exists()]
     if not (folder / "manifest.json").is_file():
+        if there:
+            raise ValueError(f"{folder} holds {there[0]}, which no training wrote there: use another output")
         return None
     if not resume:
-        for name in ("adapter", "model", "checkpoints"):
-            shutil.rmtree(folder / name, ignore_errors=True)
+        for name in there:
+            remove(folder / name)
         (folder / "manifest.json").unlink()
         return None
     before = open_training(folder)
@@ -184,18 +216,16 @@ def _earlier(folder: pathlib.Path, config: dict[str, Any], resume: bool) -> Trai
 def _run(folder, config, base, data, reward, device, say, before) -> TrainResult:
     torch, transformers, *_ = loaded("torch", "transformers", "trl", "peft", "datasets")
     from cotkit.train import trainers
-    from cotkit.train.guards import Guard, is_disk_full
+    from cotkit.train.guards import Guard, why_it_stopped
 
     device = trainers.device_of(device)
     tokenizer = transformers.AutoTokenizer.from_pretrained(base.folder)
     rows, eval_rows = (part and fit_to(part, tokenizer, config["max_length"]) for part in data)
     checkpoints = folder / "checkpoints"
-    checkpoint = last_whole_checkpoint(checkpoints)
     manifest = {
         "schema_version": 1,
         "status": "running",
         "detail": "not finished: the same call goes on with it",
-        "trained": False,
         "method": config["method"],
         "base": str(base.folder),
         "start_adapter": base.adapter and str(base.adapter),
@@ -208,53 +238,70 @@ def _run(folder, config, base, data, reward, device, say, before) -> TrainResult
         "precision": "bf16" if trainers.half_precision(device) else "float32",
         "threads": torch.get_num_threads(),
         "versions": {name: importlib.metadata.version(name) for name in (*_LIBRARIES, "cotkit")},
-        **dict.fromkeys(("adapter", "model", "sha256", "loss_first", "loss_last")),
+        **_NO_RESULT,
+        **dict.fromkeys(("loss_first", "loss_last")),
         "steps": 0,
         "seconds": before.seconds if before else 0.0,
         "warnings": rows.warnings,
     }
-    folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / "manifest.json", manifest)
-    started, guard = time.monotonic(), Guard(say)
-    trainer = trainers.build(config, base, tokenizer, rows, eval_rows, reward, guard, checkpoints, device)
+    started, guard, trainer, state = time.monotonic(), Guard(say), None, None
     try:
-        trainer.train(resume_from_checkpoint=checkpoint and str(checkpoint))
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(folder / "manifest.json", manifest)
+        checkpoint = last_whole_checkpoint(checkpoints)
+        if (state := _state_at_the_end(checkpoint)) is None:
+            facts = (config, base, tokenizer, rows, eval_rows, reward, guard, checkpoints, device)
+            trainer = trainers.build(*facts)
+            trainer.train(resume_from_checkpoint=checkpoint and str(checkpoint))
+            state = trainer.state
         if guard.diverged:
             manifest |= {"status": "diverged", "detail": guard.diverged}
         else:
-            manifest |= _saved(trainer, folder, "adapter" if config["lora"] or base.adapter else "model")
+            name = "adapter" if config["lora"] or base.adapter else "model"
+            manifest |= _saved(trainer or checkpoint, state, folder / name)
     except Exception as error:
-        if not is_disk_full(error):
+        if (stopped := why_it_stopped(error)) is None:
             raise
         last = last_whole_checkpoint(checkpoints)
-        detail = f"the disk is full; {last.name if last else 'no checkpoint'} is whole"
-        manifest |= {"status": "disk_full", "detail": detail}
+        detail = f"{stopped['detail']}; {last.name if last else 'no checkpoint'} is whole"
+        manifest |= {**stopped, "detail": detail}
     manifest["seconds"] += round(time.monotonic() - started, 1)
-    return _written(folder, manifest, trainer.state)
+    return _written(folder, manifest, trainer.state if trainer else state or transformers.TrainerState())
 
 
 def last_whole_checkpoint(folder: pathlib.Path) -> pathlib.Path | None:
     """The latest checkpoint that was written to its end; torn ones are removed."""
-    whole = []
+    found = []
     for place in folder.glob("checkpoint-*"):
         try:
-            whole.append((json.loads((place / "trainer_state.json").read_text())["global_step"], place))
+            found.append((json.loads((place / "trainer_state.json").read_text())["global_step"], place))
         except (OSError, ValueError):
             shutil.rmtree(place)
-    return max(whole)[1] if whole else None
+    return max(found)[1] if found else None
 
 
-def _saved(trainer, folder: pathlib.Path, name: str) -> dict[str, Any]:
-    """Writes the result, whole or not at all; the checkpoints have done their work."""
-    part = folder / f"{name}.part"
-    shutil.rmtree(part, ignore_errors=True)
-    trainer.save_model(str(part))  # the tokenizer too
-    os.replace(part, folder / name)
-    shutil.rmtree(folder / "checkpoints", ignore_errors=True)
-    step, of = trainer.state.global_step, trainer.state.max_steps
+def _state_at_the_end(checkpoint: pathlib.Path | None):
+    """The trainer's state when `checkpoint` is a training's last; None when there are steps to go."""
+    (transformers,) = loaded("transformers")
+    if checkpoint is None:
+        return None
+    state = transformers.TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
+    control = state.stateful_callbacks["TrainerControl"]["args"]  # an early stop is noted there
+    return state if state.global_step >= state.max_steps or control["should_training_stop"] else None
+
+
+def _saved(source, state, place: pathlib.Path) -> dict[str, Any]:
+    """Writes the result, whole or not at all: from the trainer, or from a checkpoint after the last step."""
+    with whole(place) as part:
+        if isinstance(source, pathlib.Path):
+            best = source.with_name(pathlib.Path(state.best_model_checkpoint or source).name)
+            shutil.copytree(best, part, ignore=shutil.ignore_patterns(*_STATE_OF_TRAINING))
+        else:
+            source.save_model(str(part))  # the tokenizer too
+    step, of = state.global_step, state.max_steps
     detail = f"stopped early at step {step} of {of}" if step < of else "all steps done"
     manifest = {"status": "ok", "detail": detail, "trained": True}
-    return {**manifest, name: name, "sha256": weights_hash(folder / name)}
+    return {**manifest, place.name: place.name, "sha256": weights_hash(place)}
 
 
 def _described(rows: TrainingRows) -> dict[str, Any]:
@@ -266,9 +313,19 @@ def _written(folder: pathlib.Path, manifest: dict[str, Any], state) -> TrainResu
     log = [{name: _plain(value) for name, value in entry.items()} for entry in state.log_history]
     losses = [entry["loss"] for entry in log if "loss" in entry] or [None]
     manifest |= {"steps": state.global_step, "loss_first": losses[0], "loss_last": losses[-1]}
-    (folder / "log.jsonl").write_text("".join(json.dumps(entry, allow_nan=False) + "\n" for entry in log))
     manifest["warnings"] += falling(log)
-    write_json(folder / "manifest.json", manifest)
+    try:
+        write_lines(folder / "log.jsonl", log)
+        write_json(folder / "manifest.json", manifest)
+    except OSError as error:
+        if not is_disk_full(error):
+            raise
+        if manifest["status"] == "ok":
+            detail = "the disk is full; all steps are done"
+            manifest |= {**_NO_RESULT, "status": "disk_full", "detail": detail}
+    else:
+        if manifest["status"] == "ok":
+            remove(folder / "checkpoints")
     return from_manifest(folder, manifest)
 
 

@@ -18,7 +18,7 @@ import transformers
 import trl
 
 from cotkit.train.bases import Base, load
-from cotkit.train.data import TrainingRows
+from cotkit.train.data import TrainingDataError, TrainingRows
 
 WITH_REFERENCE = ("dpo", "dpo_sft", "kto")
 # TRL's defaults for training every weight; an adapter takes ten times as much ("LoRA Without Regret", 2025).
@@ -51,7 +51,7 @@ def build(
     checkpoints: pathlib.Path,
     device: str,
 ):
-    """The trainer, ready to run; RuntimeError if TRL has left out rows that the checks let through."""
+    """The trainer, ready to run; TrainingDataError if TRL has left out rows that the checks let through."""
     transformers.utils.logging.disable_progress_bar()
     datasets.disable_progress_bars()
     warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated", FutureWarning)  # TRL's own
@@ -91,7 +91,10 @@ def build(
         **given,
     )
     if left_out := len(examples) - len(trainer.train_dataset):
-        raise RuntimeError(f"TRL has left out {left_out} of {len(examples)} rows without a word")
+        raise TrainingDataError(
+            f"{rows.name}: TRL has left out {left_out} of {len(examples)} rows without a word. Fix: look for "
+            "rows that it cannot take"
+        )
     trainer.remove_callback(transformers.PrinterCallback)
     if config["early_stopping"]:
         trainer.add_callback(transformers.EarlyStoppingCallback(config["early_stopping"]))

@@ -1,4 +1,5 @@
-"""The LoRA file of llama.cpp: its tensors by the rules of its format, and adapters it could not apply."""
+"""The files of llama.cpp, a LoRA and a whole model: their tensors by the rules of the format, and what could
+not be applied."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import json
 import pytest
 from tiny import needs_training
 
-from cotkit.train import to_llama_adapter
+from cotkit.train import to_llama_adapter, to_llama_model
 
 pytestmark = needs_training
 HEADS, KV_HEADS, SIZE, WIDE, R = 4, 2, 32, 48, 3
@@ -23,7 +24,8 @@ SHAPES = {  # (out, in) of one layer
 IN_GGUF = ["attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"]
 
 
-def base_gguf(path, arch="llama"):
+def base_gguf(path, arch="llama", weights=None):
+    """A file of one layer, of zeros; or of `weights` in 8 bits, with norm, embedding and tokenizer."""
     import gguf
     import numpy as np
 
@@ -32,7 +34,19 @@ def base_gguf(path, arch="llama"):
     writer.add_head_count(HEADS)
     writer.add_head_count_kv(KV_HEADS)
     for name, shape in zip(IN_GGUF, SHAPES.values(), strict=True):
-        writer.add_tensor(f"blk.0.{name}.weight", np.zeros(shape, "float32"))
+        if weights is None:
+            writer.add_tensor(f"blk.0.{name}.weight", np.zeros(shape, "float32"))
+    if weights is not None:
+        writer.add_token_list(["a", "b\u00e9", "c"])
+        writer.add_token_scores([0.5, 1.5, -2.0])
+        writer.add_chat_template("{{ messages }}")
+        writer.add_file_type(7)
+        for name, matrix in weights.items():
+            stored, kind = matrix, gguf.GGMLQuantizationType.F32
+            if matrix.ndim > 1 and matrix.shape[1] % 32 == 0:
+                kind = gguf.GGMLQuantizationType.Q8_0
+                stored = gguf.quantize(matrix, kind)
+            writer.add_tensor(name, stored, raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -119,3 +133,112 @@ def test_an_adapter_of_another_model_is_refused(tmp_path, monkeypatch):
     monkeypatch.setitem(SHAPES, "mlp.router", (WIDE, SIZE))
     with pytest.raises(ValueError, match=r"router is .*, missing there"):
         to_llama_adapter(adapter_folder(tmp_path / "more")[0], tmp_path / "out.gguf", base)
+
+
+# A whole model
+
+
+@pytest.fixture
+def base_weights():
+    import numpy as np
+
+    random = np.random.default_rng(1)
+    shapes = {f"blk.0.{name}.weight": shape for name, shape in zip(IN_GGUF, SHAPES.values(), strict=True)}
+    shapes |= {"token_embd.weight": (3, SIZE), "blk.0.attn_norm.weight": (SIZE,)}
+    return {name: random.normal(size=shape).astype("float32") for name, shape in shapes.items()}
+
+
+def tensors_of(path) -> dict:
+    import gguf
+
+    return {t.name: gguf.dequantize(t.data, t.tensor_type) for t in gguf.GGUFReader(path).tensors}
+
+
+@pytest.mark.parametrize("kind", ["F32", "Q8_0", "Q4_0"])
+@pytest.mark.parametrize("arch", ["llama", "qwen2"])
+def test_the_whole_model_is_the_base_with_the_product_added(tmp_path, base_weights, arch, kind):
+    import gguf
+    import numpy as np
+
+    base = base_gguf(tmp_path / "base.gguf", arch, base_weights)
+    folder, pairs = adapter_folder(tmp_path / "adapter")
+    out = to_llama_model(folder, tmp_path / "deep/student.gguf", base, kind)
+    before, after, reader = tensors_of(base), tensors_of(out), gguf.GGUFReader(out)
+    tolerance = {"F32": 1e-5, "Q8_0": 0.15, "Q4_0": 2.5}[kind]  # of numbers up to some 20
+    for name, (layer, (a, b)) in zip(IN_GGUF, pairs.items(), strict=True):
+        heads = {"attn_q": HEADS, "attn_k": KV_HEADS}.get(name) if arch == "llama" else None
+        added = 6 / R * (b @ a)
+        wanted = before[f"blk.0.{name}.weight"] + (as_stored(added, heads) if heads else added)
+        np.testing.assert_allclose(after[f"blk.0.{name}.weight"], wanted, atol=tolerance, err_msg=layer)
+    np.testing.assert_array_equal(after["blk.0.attn_norm.weight"], base_weights["blk.0.attn_norm.weight"])
+    kinds = {t.name: t.tensor_type.name for t in reader.tensors}
+    assert kinds["blk.0.attn_q.weight"] == kinds["token_embd.weight"] == kind
+    assert kinds["blk.0.attn_norm.weight"] == kinds["blk.0.ffn_down.weight"] == "F32"  # rows of 48: no blocks
+    told, given = ({n: f.contents() for n, f in r.fields.items()} for r in (reader, gguf.GGUFReader(base)))
+    assert told.pop("general.file_type") == {"F32": 0, "Q4_0": 2, "Q8_0": 7}[kind] and given.pop(
+        "general.file_type"
+    )
+    assert {n: v for n, v in told.items() if n[:5] != "GGUF."} == {
+        n: v for n, v in given.items() if n[:5] != "GGUF."
+    }
+    assert list(tmp_path.glob("**/*.part")) == []
+
+
+def test_a_model_trained_without_lora_takes_the_place_of_the_weights(tmp_path, base_weights):
+    import numpy as np
+    import safetensors.numpy
+
+    random = np.random.default_rng(2)
+    new = {f"model.layers.0.{layer}.weight": random.normal(size=shape) for layer, shape in SHAPES.items()}
+    new |= {"model.embed_tokens.weight": random.normal(size=(3, SIZE))}
+    new |= {"model.layers.0.input_layernorm.weight": random.normal(size=SIZE)}
+    new = {name: weights.astype("float32") for name, weights in new.items()}
+    (tmp_path / "model").mkdir()
+    safetensors.numpy.save_file(new, tmp_path / "model/model.safetensors")
+    base = base_gguf(tmp_path / "base.gguf", weights=base_weights)
+    after = tensors_of(to_llama_model(tmp_path / "model", tmp_path / "out.gguf", base, "F32"))
+    query = new["model.layers.0.self_attn.q_proj.weight"]
+    np.testing.assert_array_equal(after["blk.0.attn_q.weight"], as_stored(query, HEADS))
+    np.testing.assert_array_equal(after["blk.0.ffn_up.weight"], new["model.layers.0.mlp.up_proj.weight"])
+    np.testing.assert_array_equal(after["token_embd.weight"], new["model.embed_tokens.weight"])
+    np.testing.assert_array_equal(
+        after["blk.0.attn_norm.weight"], new["model.layers.0.input_layernorm.weight"]
+    )
+    del new["model.embed_tokens.weight"]
+    safetensors.numpy.save_file(new, tmp_path / "model/model.safetensors")
+    with pytest.raises(ValueError, match=r"no model like .*token_embd.weight is not in it"):
+        to_llama_model(tmp_path / "model", tmp_path / "out.gguf", base)
+
+
+def test_a_whole_model_of_another_base_or_kind_is_refused(tmp_path, base_weights, monkeypatch):
+    base = base_gguf(tmp_path / "base.gguf", weights=base_weights)
+    with pytest.raises(ValueError, match="'Q4_K' is none of F32, F16, Q4_0, Q8_0"):
+        to_llama_model(adapter_folder(tmp_path / "adapter")[0], tmp_path / "out.gguf", base, "Q4_K")
+    with pytest.raises(ValueError, match="use_dora: merge"):
+        to_llama_model(adapter_folder(tmp_path / "dora", use_dora=True)[0], tmp_path / "out.gguf", base)
+    monkeypatch.setitem(SHAPES, "mlp.up_proj", (WIDE, SIZE + 2))
+    with pytest.raises(ValueError, match=r"not trained on the model of .*up_proj"):
+        to_llama_model(adapter_folder(tmp_path / "other")[0], tmp_path / "out.gguf", base)
+    assert not (tmp_path / "out.gguf").exists()
+
+
+@pytest.mark.parametrize("write", [to_llama_adapter, to_llama_model])
+def test_a_file_that_finds_no_room_leaves_the_one_before(tmp_path, base_weights, monkeypatch, write):
+    import errno
+
+    import gguf
+
+    base = base_gguf(tmp_path / "base.gguf", weights=base_weights)
+    folder, out = adapter_folder(tmp_path / "adapter")[0], tmp_path / "out.gguf"
+    (tmp_path / "out.gguf.part").mkdir()  # whatever a killed call left
+    before = write(folder, out, base).read_bytes()
+
+    def full(self):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(gguf.GGUFWriter, "write_kv_data_to_file", full)
+        with pytest.raises(OSError, match="No space left"):
+            write(folder, out, base)
+    assert out.read_bytes() == before and list(tmp_path.glob("*.part")) == []
+    assert write(folder, out, base).read_bytes() == before

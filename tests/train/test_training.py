@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +17,7 @@ from tiny import KTO, PAIRS, PROBLEMS, SFT, answer, needs_training, said, tiny_m
 
 from cotkit.records import Candidate, Row, Verdict
 from cotkit.runs import export_rows
-from cotkit.train import LoraOptions, merge, open_training, train
+from cotkit.train import LoraOptions, TrainingDataError, merge, open_training, train
 
 pytestmark = needs_training
 QUICK = {"max_steps": 2, "batch_size": 2, "say": None}
@@ -163,6 +165,22 @@ def test_merged_it_is_a_plain_folder_that_says_the_same(taught, tmp_path):
         merge(merged, tmp_path / "twice")
 
 
+def test_a_merge_can_be_called_again_and_overwrites_nothing_else(base, taught, tmp_path, monkeypatch):
+    out = tmp_path / "merged"
+    (tmp_path / "merged.part").mkdir()  # of a killed call
+    assert merge(taught.adapter, out) == out and not (tmp_path / "merged.part").exists()
+    with monkeypatch.context() as patched:
+        patched.setattr("cotkit.train.adapters.load", lambda *_, **__: pytest.fail("merged again"))
+        assert merge(taught.adapter, out) == out
+    other = train("sft", SFT, base, tmp_path / "other", seed=5, **QUICK).adapter
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/notes.txt").touch()
+    for place in (out, tmp_path / "mine"):
+        with pytest.raises(ValueError, match="holds something else already: use another output"):
+            merge(other, place)
+    assert (tmp_path / "mine/notes.txt").is_file()
+
+
 @pytest.mark.parametrize("what", ["nowhere", "empty"])
 def test_a_base_that_is_no_model_is_named_with_what_there_is(tmp_path, what):
     (tmp_path / "empty").mkdir()
@@ -224,6 +242,78 @@ def test_a_killed_training_goes_on_from_the_last_whole_checkpoint_to_the_same_we
     assert [entry["step"] for entry in log_of(result) if "loss" in entry] == list(range(1, 11))
     whole = train("sft", SFT, base, tmp_path / "whole", say=None, **LONG)
     assert result.manifest["sha256"] == whole.manifest["sha256"]
+
+
+KILLED_WHILE_WRITING = """
+import os, pathlib, signal, sys
+
+sys.path.insert(0, sys.argv[1])
+import cotkit.train.disk, cotkit.train.running
+from tiny import SFT
+from cotkit.train import train
+
+def kill(module, name, chosen, before=False):
+    real = getattr(module, name)
+
+    def call(*args):
+        if before and chosen(*args):
+            os.kill(os.getpid(), signal.SIGKILL)
+        made = real(*args)
+        if chosen(*args):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return made
+
+    setattr(module, name, call)
+
+running, disk, point = cotkit.train.running, cotkit.train.disk, sys.argv[4]
+if point == "before the rename":
+    kill(disk.os, "replace", lambda part, place: pathlib.Path(place).name == "adapter", before=True)
+elif point == "after the rename":
+    kill(disk.os, "replace", lambda part, place: pathlib.Path(place).name == "adapter")
+elif point == "before the rename, the old one gone":
+    kill(disk, "remove", lambda place: place.name == "adapter")
+elif point == "after the log":
+    kill(running, "write_lines", lambda *_: True)
+elif point == "after the manifest":
+    kill(running, "write_json", lambda path, value: value["status"] == "ok")
+train("sft", SFT, sys.argv[2], sys.argv[3], say=None, max_steps=10, batch_size=2, save_steps=2)
+"""
+POINTS = (
+    "before the rename", "after the rename", "before the rename, the old one gone", "after the log",
+    "after the manifest",
+)  # fmt: skip
+
+
+def test_killed_at_any_point_of_writing_the_result_it_goes_on_without_a_step(base, tmp_path):
+    out = tmp_path / "killed"
+    for point in POINTS:  # each call goes on with what the one before left
+        here = str(pathlib.Path(__file__).parent)
+        command = [sys.executable, "-c", KILLED_WHILE_WRITING, here, base, str(out), point]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        assert done.returncode == -signal.SIGKILL, (point, done.stderr)
+        assert open_training(out).status == ("ok" if point == "after the manifest" else "running")
+    told = []
+    result = train("sft", SFT, base, out, say=told.append, **LONG)
+    assert result.trained and result.steps == 10 and told == []
+    whole = train("sft", SFT, base, tmp_path / "whole", say=None, **LONG)
+    assert result.manifest["sha256"] == whole.manifest["sha256"]
+    assert result.loss_last == whole.loss_last and result.detail == whole.detail
+    assert sorted(path.name for path in out.iterdir()) == ["adapter", "log.jsonl", "manifest.json"]
+    assert {p.name for p in whole.adapter.iterdir()} - {"training_args.bin"} == {
+        p.name for p in result.adapter.iterdir()
+    }
+    shutil.rmtree(result.adapter)  # a finished training whose result is gone is done again
+    again = train("sft", SFT, base, out, say=told.append, **LONG)
+    assert "is not what was trained there" in told[0]
+    assert again.manifest["sha256"] == result.manifest["sha256"]
+
+
+def test_a_folder_that_no_training_wrote_is_left_alone(base, tmp_path):
+    (tmp_path / "out/model").mkdir(parents=True)
+    for resume in (True, False):
+        with pytest.raises(ValueError, match="holds model, which no training wrote there"):
+            train("sft", SFT, base, tmp_path / "out", resume=resume, **QUICK)
+    assert (tmp_path / "out/model").is_dir()
 
 
 # What ends one
@@ -289,6 +379,71 @@ def test_a_disk_that_is_full_at_a_checkpoint_leaves_the_one_before_to_go_on_from
     assert result.status == "disk_full" and "checkpoint-2 is whole" in result.detail and not result.trained
     assert not full.exists() and open_training(out).status == "disk_full"
     assert train("sft", SFT, base, out, say=None, **LONG).steps == 10
+
+
+FULL = {
+    "the result": ("transformers.Trainer.save_model", lambda self, to, *_, **__: "checkpoint" not in to),
+    "the manifest": ("cotkit.train.running.write_json", lambda path, value: value["status"] == "ok"),
+    "the log": ("cotkit.train.running.write_lines", lambda path, lines: True),
+    "the first manifest": ("cotkit.train.running.write_json", lambda path, value: True),
+}
+
+
+@pytest.mark.parametrize("what", FULL)
+def test_a_disk_that_is_full_at_the_end_loses_no_step(base, tmp_path, monkeypatch, what):
+    import importlib
+
+    place, chosen = FULL[what]
+    owner, name = place.rsplit(".", 1)
+    owner = transformers_trainer() if owner.startswith("transformers") else importlib.import_module(owner)
+    write, out, told = getattr(owner, name), tmp_path / "out", []
+
+    def on_a_full_disk(*args, **options):
+        if chosen(*args, **options):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(*args, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(owner, name, on_a_full_disk)
+        result = train("sft", SFT, base, out, say=None, **LONG)
+    assert result.status == "disk_full" and not result.trained and result.adapter is None
+    assert "the disk is full" in result.detail and not list(tmp_path.glob("**/*.part"))
+    assert train("sft", SFT, base, out, say=told.append, **LONG).trained
+    assert (told == []) == (what != "the first manifest")
+
+
+def transformers_trainer():
+    import transformers
+
+    return transformers.Trainer
+
+
+def test_too_little_memory_is_a_status_that_says_what_to_lower(base, tmp_path, monkeypatch):
+    from cotkit.train import trainers
+
+    def too_large(*_):
+        raise RuntimeError("[enforce fail at alloc_cpu.cpp:114] DefaultCPUAllocator: can't allocate memory")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(trainers, "build", too_large)
+        result = train("sft", SFT, base, tmp_path / "out", **QUICK)
+    assert result.status == "out_of_memory" and "lower batch_size or max_length" in result.detail
+    assert open_training(tmp_path / "out").status == "out_of_memory"
+    assert train("sft", SFT, base, tmp_path / "out", **{**QUICK, "batch_size": 1}, resume=False).trained
+
+
+def test_rows_that_trl_leaves_out_are_a_refusal_of_data(base, tmp_path, monkeypatch):
+    import trl
+
+    make = trl.SFTTrainer.__init__
+
+    def with_fewer(self, *args, **options):
+        make(self, *args, **options)
+        self.train_dataset = self.train_dataset.select(range(3))
+
+    monkeypatch.setattr(trl.SFTTrainer, "__init__", with_fewer)
+    with pytest.raises(TrainingDataError, match=f"TRL has left out {len(SFT) - 3} of {len(SFT)} rows"):
+        train("sft", SFT, base, tmp_path / "out", **QUICK)
 
 
 def test_no_better_evaluation_loss_ends_it_early_and_the_best_is_kept(base, tmp_path):

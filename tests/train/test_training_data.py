@@ -67,6 +67,12 @@ def test_labels_that_are_all_alike_teach_kto_nothing():
         read_rows([row for row in KTO if row["label"]], "kto")
 
 
+@pytest.mark.parametrize("value", [{1, 2}, object(), {1: "a", "b": 2}])
+def test_rows_that_are_no_json_are_refused_as_data(value):
+    with pytest.raises(TrainingDataError, match=r"the rows: rows hold JSON alone: .*Fix: convert"):
+        read_rows([{**SFT[0], "cycle": value}], "sft")
+
+
 def test_other_columns_do_not_matter_and_are_not_trained_on():
     rows = [{**row, "cycle": i, "score": [i, "x"][i % 2]} for i, row in enumerate(SFT)]
     assert read_rows(rows, "sft").rows[0] == {
@@ -154,6 +160,23 @@ def test_messages_need_a_chat_template_and_one_that_never_ends_is_warned_of():
     tokenizer.chat_template = "{% for m in messages %}{{ m.role + ': ' + m.content }}\n{% endfor %}"
     warnings = fit_to(read_rows(SFT, "sft"), tokenizer, 128).warnings
     assert any("no end-of-text token" in text and f"({len(SFT)} answers)" in text for text in warnings)
+
+
+@needs_training
+def test_a_template_that_refuses_a_message_is_a_refusal_of_data_with_its_row():
+    tokenizer = tiny_tokenizer()
+    tokenizer.chat_template = "{{ raise_exception('System role not supported') }}"
+    words = r"row 1, field 'completion': .* System role not supported\. Fix"
+    with pytest.raises(TrainingDataError, match=words):
+        fit_to(read_rows(SFT, "sft"), tokenizer, 128)
+
+
+@needs_training
+def test_labels_that_are_all_alike_once_long_rows_are_out_are_refused():
+    rows = [row if row["label"] else {**row, "completion": [said("assistant", "no " * 300)]} for row in KTO]
+    rows = [{**row, "prompt": [said("user", f"{i}?")]} for i, row in enumerate(rows)]
+    with pytest.raises(TrainingDataError, match="is true in every row that fits into max_length=128"):
+        fit_to(read_rows(rows, "kto"), tiny_tokenizer(), 128)
 
 
 @needs_training
