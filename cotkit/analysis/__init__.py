@@ -12,8 +12,10 @@
     benchmark.py     models on the same problems: accuracy, pass@k, differences, cost, disagreements
     tuning.py        thresholds for a stated precision, with a certificate (certificate.py, paths.py,
                      calibration.py, agreement.py)
-    cycles.py        self-improvement: challenger against champion, format and reasoning, families, findings
+    cycles.py        self-improvement: challenger against champion, format and reasoning, families
+    cycle_tables.py  its tables and findings
     alarms.py        its alarms: collapse, reward hacking, judge drift, ceiling
+    drafts.py        the first drafts that both look at
     strategies.py    ways to make problems compared (with diversity.py, difficulty.py, kernels.py)
     mixes.py         the mix of them that reaches a target at the least cost
     conclusions.py   findings in sentences, and examples to look at
@@ -41,9 +43,10 @@ _PUBLIC = {
     "cost": ["throughput"],
     "benchmark": ["BenchmarkReport"],
     "cycles": [
-        "Comparison", "compare", "cycle_findings", "cycles_frame", "dev_measures", "family_gains",
-        "gain_parts", "generation_measures", "set_diversity", "trust_frame",
+        "Comparison", "compare", "compare_held_out", "dev_measures", "family_gains", "gain_parts",
+        "generation_measures", "set_diversity",
     ],
+    "cycle_tables": ["cycle_findings", "cycles_frame", "training_frame", "trust_frame", "unwatched_frame"],
     "alarms": ["Alarm"],
     "conclusions": ["examples", "findings", "outcome"],
     "diagnosis": ["JudgeDiagnosis", "judge_scores"],
@@ -59,6 +62,6 @@ _PUBLIC = {
     "views": ["escaped", "readable", "trace_cards"],
 }  # fmt: skip
 _HOME = {name: module for module, names in _PUBLIC.items() for name in names}
-_HOME |= {"alarms": "alarms:", "figures": "figures:"}
+_HOME |= {"alarms": "alarms:", "drafts": "drafts:", "figures": "figures:"}
 __all__ = sorted(_HOME)
 __getattr__, __dir__ = lazy(__name__, _HOME)

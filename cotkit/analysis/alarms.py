@@ -4,6 +4,7 @@ judge drifts or has no more to say.
 Each function looks at rows, mostly two sets of first drafts on the same dev problems, and returns the
 alarms it raises: amber = look at it, red = the challenger is not promoted. The limits are proposals; what
 noise could do at about a hundred problems stays quiet, and with fewer than `LEAST` there is no alarm.
+`not_looked_at` names those that could not be raised, and why.
 """
 
 from __future__ import annotations
@@ -13,17 +14,20 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from cotkit.analysis.diversity import distinct_n
+from cotkit.analysis.drafts import checks, drafts_of, first_drafts, paired, score, scored, spoken
 from cotkit.analysis.intervals import NAN, Rate, bootstrap_interval, paired_difference
 from cotkit.analysis.kernels import tfidf_kernel, vendi_score, words
-from cotkit.records import Candidate, Row
+from cotkit.records import Row
 
-LEAST = 20
+LEAST = 20  # problems; a gate asks for as many
+FEW = 5  # frozen answers, improved traces
+SURE = 0.99  # of the interval of a shift on frozen answers: many phrases are tried
 PHRASE_SHARE, PHRASE_BEFORE = 0.2, 0.02  # a phrase is new when so many outputs hold it, and so few did before
 OPENING_RISE = 0.1  # an opening that was always common is a form, no collapse
 MOST_COMPARED = 300  # outputs whose likeness to each other is measured
@@ -70,29 +74,11 @@ def raised(code: str, value: float, text: str, sure: bool = True) -> list[Alarm]
     return [Alarm(code, level, round(value, 4), red if level == "red" else amber, text)]
 
 
-def first_drafts(rows: Iterable[Row]) -> dict[str, Candidate]:
-    """{problem id: its first draft}."""
-    drafts = {row.id: [c for c in row.candidates if c.stage == "draft"] for row in rows}
-    return {id: min(own, key=lambda c: c.sample_index) for id, own in drafts.items() if own}
-
-
-Pair = tuple[Candidate, Candidate, str]
-
-
-def paired(before: Iterable[Row], now: Iterable[Row], decided: bool = False) -> list[Pair]:
-    """First drafts of the same problems: (before, now, id); with `decided` where both have a verdict."""
-    a, b = first_drafts(before), first_drafts(now)
-    pairs = [(a[id], b[id], id) for id in b if id in a]
-    return [p for p in pairs if not decided or None not in (p[0].verdict.correct, p[1].verdict.correct)]
-
-
-def _scored(pairs: Iterable[Pair]) -> list[Pair]:
-    return [(a, b, id) for a, b, id in pairs if None not in (score(a), score(b))]
-
-
-def score(candidate: Candidate) -> float | None:
-    """The critics' mean score on 0..1; None when there is none."""
-    return candidate.judgement.mean if candidate.judgement else None
+def softened(alarms: Iterable[Alarm]) -> list[Alarm]:
+    """Against an actor that was asked otherwise, or before a training that changes the style as a whole:
+    only what would be red, as amber."""
+    said = "against the untrained actor, whose style a first training changes"
+    return [replace(a, level="amber", text=f"{a.text}, {said}") for a in alarms if a.level == "red"]
 
 
 def diversity(texts: Sequence[str], size: int | None = None) -> dict[str, float]:
@@ -143,7 +129,7 @@ def collapse(first: Sequence[Row], now: Sequence[Row]) -> list[Alarm]:
     """Mode collapse: outputs become alike, or fewer problems are solved by any draft while first drafts gain
     (arXiv 2407.05013), against the first actor promoted, on the same problems.
     """
-    pairs = paired(first, now)
+    pairs = spoken(paired(first, now))
     if len(pairs) < LEAST:
         return []
     old, new = ([pair[i].trace for pair in pairs] for i in (0, 1))
@@ -152,24 +138,28 @@ def collapse(first: Sequence[Row], now: Sequence[Row]) -> list[Alarm]:
     a["vendi"], b["vendi"] = different_outputs(old, new)
     alarms = _narrowing(first, now)
     for code, (what, change) in _COLLAPSE.items():
-        alarms += raised(code, change(a[code], b[code]), f"{what} {a[code]:.2f} -> {b[code]:.2f}")
+        text = f"{what} {a[code]:.2f} -> {b[code]:.2f} (n = {len(pairs)})"
+        alarms += raised(code, change(a[code], b[code]), text)
     return alarms
 
 
 def _narrowing(first: Sequence[Row], now: Sequence[Row]) -> list[Alarm]:
-    if max(len(row.candidates) for row in now) < 2:
+    checked = checks(first, now)
+    before, after = ({row.id: _verdicts(row, checked(row)) for row in rows} for rows in (first, now))
+    ids = [id for id in after if before.get(id) and after[id]]
+    if max((len(after[id]) for id in ids), default=0) < 2:
         return []
-    before, after = ({row.id: row for row in rows if _decided(row)} for rows in (first, now))
-    ids = [id for id in after if id in before]
-    one = [[first_drafts([side[id]])[id].verdict.correct is True for id in ids] for side in (before, after)]
-    k = [[any(c.verdict.correct for c in side[id].candidates) for id in ids] for side in (before, after)]
-    gain, loss = paired_difference(*one), paired_difference(*k)
-    text = f"first drafts right {gain.difference:+.0%}, any draft right {loss.difference:+.0%}"
-    return raised("narrowing", -loss.difference if gain.difference > 0.01 else 0.0, text, loss.is_clear)
+    one = paired_difference(*([side[id][0] is True for id in ids] for side in (before, after)))
+    k = paired_difference(*([any(side[id]) for id in ids] for side in (before, after)))
+    bounds = f"95 % interval {k.low:+.0%} to {k.high:+.0%}, n = {k.n}"
+    text = f"first drafts right {one.difference:+.0%}, any draft right {k.difference:+.0%} ({bounds})"
+    return raised("narrowing", -k.difference if one.difference > 0.01 else 0.0, text, k.is_clear)
 
 
-def _decided(row: Row) -> bool:
-    return any(c.verdict.correct is not None for c in row.candidates)
+def _verdicts(row: Row, checked: bool) -> list[bool | None]:
+    """Of the drafts; [] where none is decided."""
+    found = [c.verdict.correct for c in drafts_of(row, checked)]
+    return [] if set(found) <= {None} else found
 
 
 Scores = Mapping[str, float] | None  # of a critic without a say, by problem id
@@ -177,64 +167,108 @@ Scores = Mapping[str, float] | None  # of a critic without a say, by problem id
 
 def hacking_measures(
     before: Sequence[Row], now: Sequence[Row], holdout_before: Scores = None, holdout_now: Scores = None
-) -> dict[str, float]:
-    """What `hacking` and `length_drift` look at; nan where it is not known."""
-    a, b = (sum(len(pair[i].trace) for pair in paired(before, now)) for i in (0, 1))
+) -> dict[str, Any]:
+    """What `hacking` and `length_drift` look at, nan where it is not known; "intervals": {name: {low, high,
+    n}}."""
     gaps = _holdout_gaps(before, now, holdout_before, holdout_now)
-    return {
-        "length_ratio": b / a if a else NAN,
+    found = {
+        "length_ratio": _length_ratio(before, now),
         "proxy_gold_corr": _correlation(now),
-        "holdout_critic_gap": float(np.mean(gaps)) if gaps else NAN,
+        "holdout_critic_gap": (_mean(gaps), *bootstrap_interval(gaps, resamples=500), len(gaps)),
     }
+    intervals = {name: {"low": low, "high": high, "n": n} for name, (_, low, high, n) in found.items()}
+    return {name: value for name, (value, *_) in found.items()} | {"intervals": intervals}
 
 
-def _correlation(rows: Iterable[Row]) -> float:
-    """Of scores and verdicts over first drafts; nan where either does not vary."""
+def _mean(values: Sequence[float]) -> float:
+    return float(np.mean(values)) if len(values) else NAN
+
+
+Known = tuple[float, float, float, int]  # value, its 95 % interval, n
+
+
+def _length_ratio(before: Iterable[Row], now: Iterable[Row]) -> Known:
+    """Of the mean lengths in characters; the interval by resampled problems."""
+    lengths = np.array([(len(a.trace), len(b.trace)) for a, b, _ in spoken(paired(before, now))])
+    if not len(lengths):
+        return NAN, NAN, NAN, 0
+    return _ratio(lengths), *bootstrap_interval(lengths, _ratio, resamples=500), len(lengths)
+
+
+def _ratio(lengths: np.ndarray) -> float:
+    return float(lengths[:, 1].sum() / lengths[:, 0].sum())
+
+
+def _correlation(rows: Iterable[Row]) -> Known:
+    """Of scores and verdicts over first drafts, with Fisher's interval; nan where either does not vary."""
     told = [(score(c), c.verdict.correct) for c in first_drafts(rows).values()]
     scores, right = np.array([pair for pair in told if None not in pair], float).reshape(-1, 2).T
-    return float(np.corrcoef(scores, right)[0, 1]) if len(scores) and scores.std() * right.std() else NAN
+    n = len(scores)
+    if n < 4 or not scores.std() * right.std():
+        return NAN, NAN, NAN, n
+    value = float(np.corrcoef(scores, right)[0, 1])
+    middle, half = _fisher(value), 1.96 / math.sqrt(n - 3)
+    return value, math.tanh(middle - half), math.tanh(middle + half), n
+
+
+def _fisher(correlation: float) -> float:
+    return math.atanh(min(max(correlation, -0.999), 0.999))
 
 
 def _holdout_gaps(before: Sequence[Row], now: Sequence[Row], first: Scores, then: Scores) -> list[float]:
     """By how much the scores rose more than the hold-out critic's."""
-    first, then, pairs = first or {}, then or {}, _scored(paired(before, now))
+    first, then, pairs = first or {}, then or {}, scored(paired(before, now))
     return [score(b) - then[id] - score(a) + first[id] for a, b, id in pairs if id in first and id in then]
 
 
 def hacking(
-    before: Sequence[Row], now: Sequence[Row], holdout_before: Scores = None, holdout_now: Scores = None
+    before: Sequence[Row],
+    now: Sequence[Row],
+    holdout_before: Scores = None,
+    holdout_now: Scores = None,
+    chance: float = 0.0,
 ) -> list[Alarm]:
     """Scores rise against the champion's while verdicts, or the hold-out critic, do not; or they tell right
-    from wrong less than they did.
+    from wrong less than they did. `chance`: how much of a rise picking by noisy scores alone can give.
 
     Source of the pattern: Gao et al. (2022), Scaling laws for reward model overoptimization, arXiv
     2210.10760.
     """
-    alarms, decided = [], _scored(paired(before, now, decided=True))
+    alarms, decided = [], scored(paired(before, now, decided=True))
     if len(decided) >= LEAST:
         old, new = (np.array([score(pair[i]) for pair in decided]) for i in (0, 1))
         gold = paired_difference(*([pair[i].verdict.correct for pair in decided] for i in (0, 1)))
         spread = float(old.std() or np.concatenate([old, new]).std())
         rise = float(new.mean() - old.mean()) / spread if spread else 0.0
+        bounds = f"95 % interval {gold.low:+.1%} to {gold.high:+.1%}, n = {gold.n}"
         text = f"scores rose by {rise:.1f} standard deviations, verified accuracy by {gold.difference:+.1%}"
         sure = gold.high < 0.01 or gold.is_clear
-        alarms += raised("proxy_without_gold", rise if gold.difference <= 0 else 0.0, text, sure)
-        r, s = _correlation(before), _correlation(now)
-        fall = float(np.subtract(*np.arctanh(np.clip([r, s], -0.999, 0.999))))  # Fisher's z
-        clear = fall > 1.96 * math.sqrt(2 / (len(decided) - 3))
-        text = f"correlation of scores and verdicts {r:.2f} -> {s:.2f}"
-        alarms += raised("proxy_gold_correlation", r - s if clear else 0.0, text)
+        value = rise if gold.difference <= 0 else 0.0
+        alarms += raised("proxy_without_gold", value, f"{text} ({bounds})", sure)
+        first, then = _correlation(before), _correlation(now)
+        error = math.sqrt(sum(1 / max(known[3] - 3, 1) for known in (first, then)))
+        clear = _fisher(first[0]) - _fisher(then[0]) > 1.96 * error
+        text = f"correlation of scores and verdicts {_bounded(*first)} -> {_bounded(*then)}"
+        alarms += raised("proxy_gold_correlation", first[0] - then[0] if clear else 0.0, text)
     gaps = _holdout_gaps(before, now, holdout_before, holdout_now)
-    if len(gaps) >= LEAST and bootstrap_interval(gaps, resamples=500)[0] > 0:
+    if len(gaps) >= LEAST and (bounds := bootstrap_interval(gaps, resamples=500))[0] > chance:
         rise = float(np.mean(gaps))
-        alarms += raised("holdout_gap", rise, f"scores rose {rise:.2f} more than the hold-out critic's")
+        text = f"scores rose {_bounded(rise, *bounds, len(gaps))} more than the hold-out critic's"
+        text += f", of which picking by noisy scores explains at most {chance:.2f}" if chance else ""
+        alarms += raised("holdout_gap", rise - chance, text)
     return alarms
+
+
+def _bounded(value: float, low: float, high: float, n: int) -> str:
+    """With the 95 % interval, where there is one."""
+    return f"{value:.2f}" + (f" [{low:.2f}, {high:.2f}]" if low < high else "") + f" (n = {n})"
 
 
 def length_drift(before: Sequence[Row], now: Sequence[Row]) -> list[Alarm]:
     """Outputs grow longer than the champion's on the same problems."""
-    rise = hacking_measures(before, now)["length_ratio"] - 1 if len(paired(before, now)) >= LEAST else 0.0
-    return raised("length_drift", rise, f"outputs are {rise:+.0%} longer than the champion's")
+    ratio, low, high, n = _length_ratio(before, now)
+    text = f"outputs are {_bounded(ratio, low, high, n)} times as long as before"
+    return raised("length_drift", ratio - 1 if n >= LEAST else 0.0, text)
 
 
 def chosen_longer(longer: Rate, verified: bool) -> list[Alarm]:
@@ -245,16 +279,20 @@ def chosen_longer(longer: Rate, verified: bool) -> list[Alarm]:
     return raised("chosen_longer", longer.value if clear else 0.0, text, not verified)
 
 
-def new_phrases(first: Sequence[Row], now: Sequence[Row]) -> list[tuple[str, float, float]]:
-    """(phrase, share of outputs before, now) of three to six words that have come up, the commonest first; of
-    phrases within each other the longest; five at most."""
-    pairs = paired(first, now)
+Phrase = tuple[str, float, float, int]  # share of the outputs before and now, and their number
+
+
+def new_phrases(first: Sequence[Row], now: Sequence[Row]) -> list[Phrase]:
+    """Three to six words that have come up, the commonest first; of phrases within each other the longest;
+    five at most."""
+    pairs = spoken(paired(first, now))
     if len(pairs) < LEAST:
         return []
     old, new = (Counter(p for pair in pairs for p in _phrases(pair[i].trace)) for i in (0, 1))
-    shares = [(phrase, old[phrase] / len(pairs), count / len(pairs)) for phrase, count in new.items()]
+    n = len(pairs)
+    shares = [(phrase, old[phrase] / n, count / n, n) for phrase, count in new.items()]
     shares = [one for one in shares if one[1] <= PHRASE_BEFORE and one[2] >= PHRASE_SHARE]
-    longest: list[tuple[str, float, float]] = []
+    longest: list[Phrase] = []
     for one in sorted(shares, key=lambda one: (-one[2], -len(one[0]), one[0])):
         if not any(one[0] in kept[0] for kept in longest):
             longest.append(one)
@@ -268,21 +306,50 @@ def _phrases(text: str) -> set[str]:
     return {" ".join(gram) for gram in grams if all(word.isalpha() for word in gram)}
 
 
-def flattery(phrases: Sequence[tuple[str, float, float]], shifts: Mapping[str, float]) -> list[Alarm]:
-    """New phrases: red when the judge likes them, that is when a frozen answer's score rises with the phrase
-    appended ({phrase: shift})."""
+Shifts = Mapping[str, Sequence[float]]  # what a phrase added to the scores of frozen answers, each by itself
+
+
+def flattery(phrases: Sequence[Phrase], shifts: Shifts) -> list[Alarm]:
+    """New phrases: red when the judge likes them, that is when the scores of frozen answers clearly rise with
+    the phrase appended."""
     alarms = []
-    for phrase, before, share in phrases:
-        shift = shifts.get(phrase, 0.0)
-        text = f"{phrase!r} in {share:.0%} of the outputs ({before:.0%} before), worth {shift:+.2f} a score"
-        alarms += raised("flattery", share + 1e-9, text, sure=shift > LIMITS["judge_pleased"][0])
+    for phrase, before, share, n in phrases:
+        shift, clear, said = _shift(shifts.get(phrase, ()))
+        text = f"{phrase!r} in {share:.0%} of {n} outputs ({before:.0%} before); {said}"
+        sure = clear and shift > LIMITS["judge_pleased"][0]
+        alarms += raised("flattery", share + 1e-9, text, sure)
     return alarms
 
 
-def judge_pleased(shifts: Mapping[str, float]) -> list[Alarm]:
-    """Words without content, appended to frozen answers, raise their scores ({name: mean shift})."""
-    found = [(f"words of {name} add {shift:.2f} to a score", shift) for name, shift in shifts.items()]
-    return [alarm for text, shift in found for alarm in raised("judge_pleased", shift, text)]
+def judge_pleased(shifts: Shifts) -> list[Alarm]:
+    """Words without content, appended to frozen answers, clearly raise their scores."""
+    alarms = []
+    for name, moves in shifts.items():
+        shift, clear, said = _shift(moves)
+        alarms += raised("judge_pleased", shift if clear else 0.0, f"words of {name}: {said}")
+    return alarms
+
+
+def _shift(moves: Sequence[float]) -> tuple[float, bool, str]:
+    """The mean, whether it is above 0 beyond the judge's noise, and both in words. The noise is in the moves:
+    each is the difference of two askings."""
+    if not len(moves):
+        return 0.0, False, "no judge was asked what it adds to a score"
+    mean = float(np.mean(moves))
+    low, high = _student_interval(moves)
+    words = f"{mean:+.2f} on a score (99 % interval {low:+.2f} to {high:+.2f}, n = {len(moves)})"
+    return mean, len(moves) >= FEW and low > 0, words
+
+
+def _student_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Of the mean, at `SURE`: for a handful of values a bootstrap is too narrow."""
+    from scipy.stats import t
+
+    n, mean = len(values), float(np.mean(values))
+    if n < 2:
+        return NAN, NAN
+    half = float(t.ppf(0.5 + SURE / 2, n - 1) * np.std(values, ddof=1) / math.sqrt(n))
+    return mean - half, mean + half
 
 
 def judge_drift(
@@ -291,10 +358,12 @@ def judge_drift(
     """The same judge scores frozen answers otherwise than at first, by more than twice what noise
     explains."""
     moves = [b - a for a, b in zip(first, again, strict=True) if None not in (a, b)]
-    shift = abs(float(np.mean(moves))) if len(moves) >= 5 else 0.0
-    if shift <= 2 * noise * math.sqrt(2 / max(len(moves), 1)):
+    if len(moves) < FEW:
         return []
-    return raised("judge_drift", shift, f"the scores of {len(moves)} frozen answers moved by {shift:.2f}")
+    shift, (low, high) = float(np.mean(moves)), bootstrap_interval(moves, resamples=500)
+    clear = abs(shift) > 2 * noise * math.sqrt(2 / len(moves)) and not low <= 0 <= high
+    text = f"the scores of frozen answers moved by {_bounded(shift, low, high, len(moves))}"
+    return raised("judge_drift", abs(shift) if clear else 0.0, text)
 
 
 def judge_scores(rows: Iterable[Row], verified: bool) -> list[Alarm]:
@@ -303,17 +372,62 @@ def judge_scores(rows: Iterable[Row], verified: bool) -> list[Alarm]:
     scores = [judgement.mean for judgement in judged if judgement.scores]
     if len(judged) < LEAST:
         return []
-    failed = 1 - len(scores) / len(judged)
-    alarms = raised("judge_failures", failed, f"the critics failed on {failed:.0%} of {len(judged)} traces")
-    top = sum(value > 1 - 1e-9 for value in scores) / max(len(scores), 1)
-    return alarms + raised(
-        "ceiling", top, f"{top:.0%} of {len(scores)} scores are the highest there is", not verified
-    )
+    failed = Rate.of(len(judged) - len(scores), len(judged))
+    top = Rate.of(sum(value > 1 - 1e-9 for value in scores), len(scores))
+    alarms = raised("judge_failures", failed.value, f"the critics failed on {failed.in_words('traces')}")
+    text = f"the highest score there is on {top.in_words('judged traces')}"
+    return alarms + raised("ceiling", top.value if scores else 0.0, text, not verified)
 
 
 def improver_echo(rows: Iterable[Row]) -> list[Alarm]:
     """The improver gives back what it was to improve."""
     pairs = [(c, row.candidates[c.parent]) for row in rows for c in row.candidates if c.parent is not None]
-    same = sum(c.trace.split() == parent.trace.split() for c, parent in pairs) / max(len(pairs), 1)
-    text = f"{same:.0%} of {len(pairs)} improved traces are the earlier one, unchanged"
-    return raised("improver_echo", same if len(pairs) >= 5 else 0.0, text)
+    same = Rate.of_flags(c.trace.split() == parent.trace.split() for c, parent in pairs)
+    text = f"unchanged from the earlier one: {same.in_words('improved traces')}"
+    return raised("improver_echo", same.value if same.n >= FEW else 0.0, text)
+
+
+_OF_OUTPUTS = (*_COLLAPSE, "length_drift", "flattery")
+_OF_SCORES = ("proxy_without_gold", "proxy_gold_correlation")
+
+
+def not_looked_at(
+    outputs: int | None,
+    *,
+    generations: int,
+    critics: bool,
+    holdout: int | None,
+    verified: bool,
+    refined: int,
+    cycle: int,
+) -> dict[str, str]:
+    """{code: why it could not be raised} of a cycle.
+
+    outputs: dev problems on which challenger and champion both said something, None = there was no
+    challenger; generations: drafts of each; critics: whether there are any; holdout: problems with scores of
+    the hold-out critic on both sides, None = there is no such critic; verified: programs decide; refined:
+    traces an improver wrote; cycle: its number.
+    """
+    few = f"fewer than {LEAST}"
+    missing: dict[str, str] = {}
+    if outputs is None:
+        missing |= dict.fromkeys((*_OF_OUTPUTS, "narrowing", *_OF_SCORES), "no challenger was evaluated")
+    elif outputs < LEAST:
+        why = f"{outputs} dev problems with outputs of both, {few}"
+        missing |= dict.fromkeys((*_OF_OUTPUTS, "narrowing", *_OF_SCORES), why)
+    elif generations < 2:
+        missing["narrowing"] = "one draft a dev problem (dev_generations): pass@k is not known"
+    if not verified:
+        missing |= dict.fromkeys(("narrowing", *_OF_SCORES), "no program decides")
+    if holdout is None:
+        missing["holdout_gap"] = "there is no hold-out critic"
+    elif holdout < LEAST:
+        missing["holdout_gap"] = f"{holdout} problems with scores of both sides, {few}"
+    if refined < FEW:
+        missing["improver_echo"] = f"{refined} traces were refined, fewer than {FEW}"
+    if cycle == 0:
+        missing["judge_drift"] = "from the second cycle on"
+    if not critics:
+        codes = (*_OF_SCORES, "judge_pleased", "judge_drift", "judge_failures", "ceiling", "holdout_gap")
+        missing |= dict.fromkeys(codes, "there are no critics")
+    return missing

@@ -1,11 +1,13 @@
 """Self-improvement over cycles: is the challenger better, at what, and how much of it is form.
 
-Everything is compared on the same problems, by their first drafts. A gain is split into what came from giving
-an answer at all (format) and what came from giving the right one (reasoning).
+Everything is compared on the same problems, by their first drafts (drafts.py). A gain is split into what came
+from giving an answer at all (format) and what came from giving the right one (reasoning). The tables and
+sentences of a whole run are in cycle_tables.py.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cotkit.analysis.agreement import weighted_kappa
-from cotkit.analysis.alarms import diversity, first_drafts, paired, score
+from cotkit.analysis.alarms import diversity
 from cotkit.analysis.calibration import brier
+from cotkit.analysis.drafts import Pair, checks, drafts_of, first_drafts, paired, score
 from cotkit.analysis.intervals import (
     NAN,
     Rate,
@@ -29,11 +32,15 @@ from cotkit.records import Candidate, Row
 if TYPE_CHECKING:
     import pandas
 
+LEAST_ANSWERS = 10  # of an actor, for its share right among the answered to be known
+
 
 @dataclass(frozen=True)
 class Comparison:
     """A challenger against the champion on the same `n` problems: both means, their difference with 95 %
-    interval, standard error and exact McNemar p (nan where `measure` is "critics' score": no verdicts).
+    interval, standard error and exact McNemar p (nan where scores are compared). `left_out`: problems
+    without a result of both, because an endpoint or a judge failed or the champion's answer is undecided;
+    `undecided`: answers of the challenger that no program could decide, which count as not solved.
     """
 
     measure: str
@@ -45,53 +52,83 @@ class Comparison:
     high: float
     p_value: float
     standard_error: float
+    left_out: int = 0
+    undecided: int = 0
 
     def in_words(self) -> str:
+        without = f", {self.left_out} without a result of both" if self.left_out else ""
+        without += f", {self.undecided} undecided now and so not solved" if self.undecided else ""
         if not self.n:
-            return "nothing to compare"
+            return f"{self.measure}: nothing to compare{without}"
         p = "" if math.isnan(self.p_value) else f", p = {self.p_value:.2g}"
-        interval = f"95 % interval {100 * self.low:+.1f} to {100 * self.high:+.1f}{p}, n = {self.n}"
+        interval = f"95 % interval {100 * self.low:+.1f} to {100 * self.high:+.1f}{p}, n = {self.n}{without}"
         means = f"{self.measure} {self.champion:.1%} -> {self.challenger:.1%}"
         return f"{means}: {100 * self.difference:+.1f} points ({interval})"
 
 
-def compare(
-    before: Iterable[Row],
-    now: Iterable[Row],
-    scores_before: Mapping[str, float] | None = None,
-    scores_now: Mapping[str, float] | None = None,
-) -> Comparison:
-    """First drafts by verdict; where none is decided, by score (bootstrap over problems): the hold-out
-    critic's ({id: score}) when given, else the critics' own.
+def compare(before: Iterable[Row], now: Iterable[Row]) -> Comparison:
+    """First drafts by verdict, where programs can check at least half of the problems or there are no scores;
+    else by the critics' scores (bootstrap over problems). A draft without words is wrong, and has the lowest
+    score there is.
     """
     before, now = list(before), list(now)
-    if decided := paired(before, now, decided=True):
-        right = [[pair[side].verdict.correct for pair in decided] for side in (0, 1)]
-        d, means = paired_difference(*right), (sum(flags) / len(flags) for flags in right)
-        error = math.sqrt(max(d.gained + d.lost - (d.gained - d.lost) ** 2 / d.n, 0)) / d.n
-        return Comparison("verified accuracy", d.n, *means, d.difference, d.low, d.high, d.p_value, error)
+    pairs, decided = paired(before, now), paired(before, now, decided=True)
+    checked = checks(before, now)
+    can = sum(checked(row) for row in {row.id: row for row in (*before, *now)}.values())
+    scores = [{id: score(pair[side]) for *pair, id in pairs} for side in (0, 1)]
+    by_score = _by_score(pairs, *scores, "critics' score", _problems(before, now))
+    if not can or (2 * can < _problems(before, now) and by_score.n):
+        return by_score
+    if not decided:
+        return Comparison("verified accuracy", 0, *[NAN] * 7, _problems(before, now))
+    right = [[pair[side].verdict.correct for pair in decided] for side in (0, 1)]
+    d, means = paired_difference(*right), (sum(flags) / len(flags) for flags in right)
+    error = math.sqrt(max(d.gained + d.lost - (d.gained - d.lost) ** 2 / d.n, 0)) / d.n
+    found = (d.n, *means, d.difference, d.low, d.high, d.p_value, error)
+    undecided = sum(b.verdict.method == "undecided" for _, b, _ in decided)
+    return Comparison("verified accuracy", *found, _problems(before, now) - d.n, undecided)
+
+
+Scores = Mapping[str, float | None]  # by problem id
+
+
+def compare_held_out(before: Iterable[Row], now: Iterable[Row], first: Scores, then: Scores) -> Comparison:
+    """`compare` by the scores of a critic without a say, {id: score} of each side."""
+    before, now = list(before), list(now)
     pairs = paired(before, now)
-    old = scores_before or {id: score(a) for a, _, id in pairs}
-    new = scores_now or {id: score(b) for _, b, id in pairs}
-    pairs = [(old[id], new[id]) for *_, id in pairs if None not in (old.get(id), new.get(id))]
-    if len(pairs) < 2:
-        return Comparison("critics' score", 0, *[NAN] * 7)
-    gaps = [y - x for x, y in pairs]
-    means = np.mean(pairs, axis=0).tolist()
+    return _by_score(pairs, first, then, "hold-out critic's score", _problems(before, now))
+
+
+def _problems(before: Sequence[Row], now: Sequence[Row]) -> int:
+    return len({row.id for rows in (before, now) for row in rows})
+
+
+def _by_score(pairs: Sequence[Pair], old: Scores, new: Scores, measure: str, problems: int) -> Comparison:
+    known = [value for scores in (old, new) for value in scores.values() if value is not None]
+    lowest = min([0.0, *known])
+    sides = [(old.get(id) if a.trace else lowest, new.get(id) if b.trace else lowest) for a, b, id in pairs]
+    sides = [side for side in sides if known and None not in side]
+    if len(sides) < 2:
+        return Comparison(measure, 0, *[NAN] * 7, problems)
+    gaps = [now - before for before, now in sides]
+    means = np.mean(sides, axis=0).tolist()
     error = float(np.std(gaps, ddof=1)) / math.sqrt(len(gaps))
-    return Comparison(
-        "critics' score", len(gaps), *means, means[1] - means[0], *bootstrap_interval(gaps), NAN, error
-    )
+    bounds = bootstrap_interval(gaps)
+    n = len(gaps)
+    return Comparison(measure, n, *means, means[1] - means[0], *bounds, NAN, error, problems - n)
 
 
 def dev_measures(rows: Sequence[Row]) -> dict[str, Any]:
-    """What one actor did on a set: accuracy and its parts, pass@k, scores; each with its n."""
-    drafts = list(first_drafts(rows).values())
+    """What one actor did on a set: accuracy and its parts, pass@k, scores; each with its n. `silent`: first
+    drafts without words, `undecided`: those that a program could not decide."""
+    checked = checks(rows)
+    drafts = list(first_drafts(rows, checked).values())
     decided = [c for c in drafts if c.verdict.correct is not None]
     answered = [c for c in decided if c.verdict.method != "no_answer"]
     right = sum(c.verdict.correct for c in decided)
-    k = min((len(row.candidates) for row in rows), default=0)
-    verdicts = [[c.verdict.correct for c in row.candidates] for row in rows if k > 1]
+    all_drafts = [own for row in rows if (own := drafts_of(row, checked(row)))]
+    k = min(map(len, all_drafts), default=0)
+    verdicts = [[c.verdict.correct for c in own] for own in all_drafts if k > 1]
     passed = [pass_at_k(len(own), own.count(True), k) for own in verdicts if set(own) != {None}]
     return {
         "pass1": _rate(right, len(decided)),
@@ -99,13 +136,16 @@ def dev_measures(rows: Sequence[Row]) -> dict[str, Any]:
         "answered": _rate(len(answered), len(decided)),
         "right_of_answered": _rate(right, len(answered)),
         "score": _score_summary([value for c in drafts if (value := score(c)) is not None]),
+        "silent": sum(not c.trace for c in drafts),
+        "undecided": len(drafts) - len(decided),
     }
 
 
 def set_diversity(rows: Sequence[Row]) -> dict[str, float]:
-    """Of the first drafts: see `alarms.diversity`, and `length`, the mean in characters."""
-    traces = [c.trace for c in first_drafts(rows).values()]
-    return {"length": float(np.mean([len(t) for t in traces])) if traces else NAN, **diversity(traces)}
+    """Of the `n` first drafts with words: see `alarms.diversity`, and `length`, the mean in characters."""
+    traces = [c.trace for c in first_drafts(rows).values() if c.trace]
+    length = float(np.mean([len(t) for t in traces])) if traces else NAN
+    return {"n": len(traces), "length": length, **diversity(traces)}
 
 
 def _rate(right: int, n: int) -> dict[str, Any]:
@@ -124,28 +164,56 @@ def _score_summary(scores: Sequence[float]) -> dict[str, Any]:
 
 
 def generation_measures(rows: Sequence[Row]) -> dict[str, Any]:
-    """What a report says of a cycle's traces: scores by dimension, gain of refinement, accuracy, judge."""
+    """What a report says of a cycle's traces: scores by dimension of those that were judged, the gain of
+    refinement, accuracy, judge."""
     judged = [(row.id, c) for row in rows for c in row.candidates if score(c) is not None]
     dimensions: dict[str, list[float]] = {}
     for _, candidate in judged:
         for name, value in candidate.judgement.scores.items():
             dimensions.setdefault(name, []).append(value)
-    first = first_drafts(rows)
-    ends = [(score(first[row.id]), score(row.best)) for row in rows if row.id in first and row.best]
-    gains = [b - a for a, b in ends if None not in (a, b)]
-    gain = {"mean": float(np.mean(gains)) if gains else None, "n": len(gains)}
     return {
         "scores": {name: _score_summary(values) for name, values in dimensions.items()},
-        "gain": {**gain, "interval": bootstrap_interval(gains, resamples=500)},
+        "gain": _refinement_gain(rows),
         "verifier": dev_measures(rows),
         "diversity": set_diversity(rows),
-        "judge": _judge_measures(judged),
+        "judge": _judge_measures(judged, sum(len(row.candidates) for row in rows)),
     }
 
 
-def _judge_measures(judged: Sequence[tuple[str, Candidate]]) -> dict[str, Any] | None:
+def _refinement_gain(rows: Iterable[Row]) -> dict[str, Any]:
+    """From the draft that was refined to its last refinement, whichever of the two is better: the scores'
+    mean gain with interval, and how many of those with verdicts were right before and after.
+
+    A draft is refined because it was not accepted; where noisy scores decided that, part of the gain of the
+    scores is chance.
+    """
+    ends = []
+    for row in rows:
+        refined = [c for c in row.candidates if c.stage == "refine"]
+        if not refined:
+            continue
+        root = last = max(refined, key=lambda c: c.iteration)
+        while root.parent is not None:
+            root = row.candidates[root.parent]
+        ends.append((root, last))
+    gains = [score(b) - score(a) for a, b in ends if None not in (score(a), score(b))]
+    decided = [(a, b) for a, b in ends if None not in (a.verdict.correct, b.verdict.correct)]
+    return {
+        "refined": len(ends),
+        "mean": float(np.mean(gains)) if gains else None,
+        "interval": bootstrap_interval(gains, resamples=500),
+        "n": len(gains),
+        "right_before": sum(a.verdict.correct for a, _ in decided),
+        "right_after": sum(b.verdict.correct for _, b in decided),
+        "decided": len(decided),
+    }
+
+
+def _judge_measures(judged: Sequence[tuple[str, Candidate]], traces: int) -> dict[str, Any] | None:
     """The critics against verdicts, and against each other where there are several: the mean standard
-    deviation of their scores of a trace, and the weighted kappa of the first two."""
+    deviation of their scores of a trace, and the weighted kappa of the first two. All of it is of the
+    `judged` of `traces`: where programs decide, critics that ask a model see only what can still be chosen,
+    mostly right traces."""
     known: dict[str, Any] = {}
     told = [(score(c), c.verdict.correct, id) for id, c in judged if c.verdict.correct is not None]
     if told:
@@ -159,28 +227,47 @@ def _judge_measures(judged: Sequence[tuple[str, Candidate]]) -> dict[str, Any] |
     if each:
         known["critics_sd"] = float(np.mean([np.std(means) for means in each]))
         known["kappa"] = weighted_kappa(*np.array([means[:2] for means in each]).T)
-    return known or None
+    return {"judged": len(judged), "traces": traces, **known} if judged else None
 
 
-def gain_parts(before: Sequence[Row], now: Sequence[Row]) -> dict[str, float]:
+def gain_parts(before: Iterable[Row], now: Iterable[Row]) -> dict[str, Any]:
     """The gain in accuracy as `format` + `reasoning`: accuracy = share answered x right of the answered, each
-    factor's change at the mean of the other. Where one side answered nothing, all of it is format, for
-    nothing is known about the reasoning.
+    factor's change at the mean of the other; on the same `n` problems, with 95 % intervals (problems
+    resampled).
+
+    Where one side gave fewer than `LEAST_ANSWERS` answers nothing is known about its reasoning (`known` is
+    False), and all of the gain is counted as format.
     """
-    sides = [dev_measures(rows) for rows in (before, now)]
-    f, r = ([side[name]["value"] for side in sides] for name in ("answered", "right_of_answered"))
-    known = [value for value in r if not math.isnan(value)]
-    if not known:
-        return dict.fromkeys(("format", "reasoning"), NAN)
-    r = [known[0] if math.isnan(value) else value for value in r]
-    return {"format": (f[1] - f[0]) * sum(r) / 2, "reasoning": (r[1] - r[0]) * sum(f) / 2}
+    pairs = paired(before, now, decided=True)
+    sides = [[pair[side].verdict for pair in pairs] for side in (0, 1)]
+    found = [(v.method != "no_answer", bool(v.correct)) for verdicts in sides for v in verdicts]
+    flags = np.array(found, float).reshape(2, len(pairs), 2).swapaxes(0, 1)  # problem by side, two flags
+    known = bool(len(pairs)) and flags[:, :, 0].sum(axis=0).min() >= LEAST_ANSWERS
+    answered = flags[:, :, 0].sum(axis=0).astype(int).tolist()
+    parts: dict[str, Any] = {"n": len(pairs), "known": bool(known), "answered": answered}
+    for name in ("format", "reasoning"):
+        part = functools.partial(_part, name=name, known=bool(known))
+        parts[name] = part(flags) if pairs else NAN
+        parts[f"{name}_low"], parts[f"{name}_high"] = bootstrap_interval(flags, part, resamples=500)
+    return parts
+
+
+def _part(flags: np.ndarray, name: str, known: bool) -> float:
+    """Of flags (answered, right), problem by side."""
+    answered, right = flags.mean(axis=0).T
+    if not known or not answered.all():
+        return float(right[1] - right[0]) if name == "format" else 0.0
+    shares = right / answered
+    changed, kept = (answered, shares) if name == "format" else (shares, answered)
+    return float((changed[1] - changed[0]) * kept.mean())
 
 
 def family_gains(before: Sequence[Row], now: Sequence[Row], trained: Mapping[str, int]) -> pandas.DataFrame:
     """Accuracy by family (type) before and after; `trained` counts the examples of each that were trained on.
 
-    Columns: family, n, before, after (with interval), difference, gained, lost, p_value, trained. Families
-    trained on come first; a last line sums up those that never were.
+    Columns: family, n, before, after (with intervals), difference, gained, lost, p_value (of this family
+    alone: of twenty one has p < 0.05 by chance), trained. Families trained on come first; a last line sums up
+    those that never were. No lines where nothing has a verdict.
     """
     import pandas
 
@@ -194,88 +281,21 @@ def family_gains(before: Sequence[Row], now: Sequence[Row], trained: Mapping[str
     lines = []
     for name in sorted(groups, key=lambda name: (name == UNSEEN, not trained.get(name), name)):
         old, new = zip(*groups[name], strict=True)
-        d, after = paired_difference(old, new), Rate.of_flags(new)
-        line = {"family": name, "n": d.n, "before": sum(old) / d.n, "after": after.value}
-        line |= {"after_low": after.low, "after_high": after.high, "difference": d.difference}
+        d, was, after = paired_difference(old, new), Rate.of_flags(old), Rate.of_flags(new)
+        line = {"family": name, "n": d.n, "before": was.value, "before_low": was.low, "before_high": was.high}
+        line |= {
+            "after": after.value,
+            "after_low": after.low,
+            "after_high": after.high,
+            "difference": d.difference,
+        }
         line |= {"gained": d.gained, "lost": d.lost, "p_value": d.p_value}
         lines.append(line | {"trained": trained.get(name, 0)})
-    return pandas.DataFrame(lines)
+    return pandas.DataFrame(lines, columns=_FAMILY_COLUMNS)
 
 
 UNSEEN = "(all never trained on)"
-
-
-def cycles_frame(reports: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:
-    """One line a cycle: what it made, kept, trained and decided."""
-    import pandas
-
-    lines = []
-    for report in reports:
-        held, levels = report["heldout"] or {}, [alarm["level"] for alarm in report["alarms"]]
-        counts = ("prompts", "attempts", "generated", "kept", "replayed")
-        compared = ("n", "champion", "challenger", "difference", "low", "high", "p_value")
-        lines.append(
-            {name: report[name] for name in ("cycle", "status", "method")}
-            | {name: report["counts"][name] for name in counts}
-            | {name: held.get(name) for name in compared}
-            | {"red": levels.count("red"), "amber": levels.count("amber")}
-            | {"trained": report["training"]["trained"], "promoted": report["decision"]["promoted"]}
-            | {"calls": report["cost"]["calls"], "minutes": report["seconds"] / 60}
-        )
-    return pandas.DataFrame(lines)
-
-
-def trust_frame(reports: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:
-    """What the alarms look at: one line a measure, one column a cycle.
-
-    Diversity is the challenger's on the dev set, where there is none that of the cycle's drafts; auc, brier
-    and critics_sd are the critics' on the cycle's traces.
-    """
-    import pandas
-
-    cycles = {}
-    for report in reports:
-        judge = {name: (report["judge"] or {}).get(name) for name in ("auc", "brier", "critics_sd")}
-        known = {**(report["diversity"] or {}), **report["hacking"], **judge}
-        cycles[f"cycle {report['cycle']}"] = known | {"judge_noise": report["noise"]["sd"]}
-    frame = pandas.DataFrame(cycles, dtype=float).dropna(how="all")
-    return frame.reset_index(names="measure")
-
-
-def cycle_findings(report: Mapping[str, Any]) -> list[str]:
-    """Sentences on a whole self-improvement run, from its report.json."""
-    said = []
-    for cycle in report["cycles"]:
-        counts, name = cycle["counts"], f"Cycle {cycle['cycle']}"
-        kept = f"kept {counts['kept']:,} of {counts['generated']:,} {counts['unit']}"
-        outcome = "promoted" if cycle["decision"]["promoted"] else "the champion stays"
-        said.append(f"{name} ({cycle['status']}): {kept}; {outcome}: {cycle['decision']['reason']}.")
-        said += [f"{name}, {a['level']} alarm {a['code']}: {a['text']}." for a in cycle["alarms"]]
-    test = report["test"] or {"actors": {}, "comparisons": {}}
-    if not report["test"]:
-        why = report["stopped"] or "nothing was promoted, or it is empty"
-        said.append(f"The test set was not touched: {why}.")
-    if looks := ", ".join(test.get("earlier_looks", ())):
-        said.append(f"The test set was looked at before, after fewer cycles ({looks}): no first look.")
-    for name, found in test["actors"].items():
-        rates = [found[key] for key in ("pass1", "right_of_answered")]
-        rate, right = (Rate.of(one["right"], one["n"]) for one in rates)
-        if rate.n:
-            answered = f"of those it answered, {right.in_words()}"
-            said.append(f"Test, {name}: right on {rate.in_words()}; {answered}.")
-    for name, gap in test["comparisons"].items():
-        numbers = {key: NAN if value is None else value for key, value in gap.items() if key != "parts"}
-        found = Comparison(**numbers)
-        doubt = "" if found.low > 0 or found.high < 0 else ", which may be noise"
-        said.append(f"Test, {name}: {found.in_words()}{doubt}; {_parts_in_words(gap['parts'])}.")
-    cost = report["cost"]
-    usd = "at an unknown price" if cost["usd"] is None else f"for ${cost['usd']:.2f}"
-    spent = f"{cost['calls']:,} calls, {cost['tokens']:,} tokens {usd}, {report['seconds'] / 60:.0f} minutes"
-    return [*said, f"In all: {spent}.", *report["notes"]]
-
-
-def _parts_in_words(parts: Mapping[str, float | None]) -> str:
-    if None in parts.values():
-        return "nothing was answered"
-    form, reasoning = (100 * parts[name] + 0.0 for name in ("format", "reasoning"))  # no -0
-    return f"{form:+.1f} from the format, {reasoning:+.1f} from the reasoning"
+_FAMILY_COLUMNS = [
+    "family", "n", "before", "before_low", "before_high", "after", "after_low", "after_high", "difference",
+    "gained", "lost", "p_value", "trained",
+]  # fmt: skip

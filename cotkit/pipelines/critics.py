@@ -9,6 +9,8 @@ first wording. Judges that are given as such (StepJudge, a reward model) stay as
 
 from __future__ import annotations
 
+import hashlib
+import math
 import pathlib
 import statistics
 from collections.abc import Callable, Sequence
@@ -17,19 +19,21 @@ from typing import TYPE_CHECKING, Any
 from cotkit import aio, analysis
 from cotkit.chat import CallLedger
 from cotkit.judge import Judge, JudgePanel, LLMJudge
-from cotkit.pipelines.cycles import cycle_name, once
+from cotkit.pipelines.cycles import cycle_name, read_json
 from cotkit.pipelines.running import problem_of
 from cotkit.problems import Problem
 from cotkit.prompts import load
 from cotkit.records import Row
-from cotkit.runs import Run
+from cotkit.runs import Run, write_json
 
 if TYPE_CHECKING:
     from cotkit.analysis import Alarm
     from cotkit.pipelines.plan import Plan
 
 NOISE_SHARE, NOISE_LEAST = 0.1, 8  # of the judged traces, scored again
-PROBES = 8  # frozen answers: the first drafts of cycle 0, the same over the whole run
+# Frozen answers: the first drafts of cycle 0, the same over the whole run. So many that at a noise of 0.05 a
+# mean shift of 0.03, the limit of `judge_pleased`, lies beyond two standard errors.
+PROBES = 32
 PHRASES = 5  # new phrases a cycle, at most, that are tried on them
 PROMPT_POOL = ("critic_v1", "critic_v2", "critic_v3")
 RULES = ("median", "min", "mean", "majority")
@@ -65,8 +69,13 @@ def make_panel(
 def ask_again(
     judge: Judge, items: Sequence[tuple[Problem, str]], folder: pathlib.Path, **budgets: Any
 ) -> list[float | None]:
-    """Mean scores of traces, asked afresh in a ledger of the folder's own, once; None where the judge
-    failed."""
+    """Mean scores of traces, asked afresh in a ledger of the folder's own, once for the same traces; None
+    where the judge failed."""
+    path = folder / "scores.json"
+    asked = hashlib.sha256(repr([(p.id, p.problem, trace) for p, trace in items]).encode()).hexdigest()
+    known = read_json(path) if path.is_file() else None
+    if isinstance(known, dict) and known["asked"] == asked:
+        return known["scores"]
 
     async def ask() -> list[float | None]:
         width = sum(getattr(model, "max_concurrency", 1) for model in judge.models) or 8
@@ -78,7 +87,9 @@ def ask_again(
             found = {place: score async for place, score in aio.stream(range(len(items)), one, width)}
         return [found[place] for place in range(len(items))]
 
-    return once(folder / "scores.json", lambda: aio.run(ask()))
+    scores = aio.run(ask())
+    write_json(path, {"asked": asked, "scores": scores})
+    return scores
 
 
 def repeat_noise(
@@ -110,7 +121,7 @@ class Watch:
             return {"sd": 0.0, "n": 0}
         scored = [(row, c) for row in rows for c in row.candidates if c.judgement and c.judgement.scores]
         count = max(NOISE_LEAST, round(NOISE_SHARE * len(scored)))
-        share = scored[:: max(1, len(scored) // count)]
+        share = scored[:: max(1, math.ceil(len(scored) / count))]
         items = [(problem_of(row), c.trace) for row, c in share]
         again = self.ask(judge, items, self.root / cycle_name(cycle) / "noise")
         return repeat_noise([c.judgement.mean for _, c in share], again)
@@ -123,7 +134,7 @@ class Watch:
         if judge is None:
             return found
         if cycle == 0:
-            shifts = {name: self._shift(name, words) for name, words in PERTURBATIONS.items()}
+            shifts = {name: self._shifts(name, words) for name, words in PERTURBATIONS.items()}
             return found + analysis.alarms.judge_pleased(shifts)
         again = self.ask(judge, self._frozen(), self.root / cycle_name(cycle) / "drift")
         return found + analysis.alarms.judge_drift(self._frozen_scores(), again, noise)
@@ -132,26 +143,37 @@ class Watch:
         """Phrases that have come up since the first trained actor, and whether the critics like them."""
         phrases = analysis.alarms.new_phrases(first, now)
         watched = phrases if self.plan.dev_judge() else []
-        shifts = {phrase: self._shift(phrase.replace(" ", "-")[:40], f"{phrase}.") for phrase, *_ in watched}
+        names = {phrase: hashlib.sha256(phrase.encode()).hexdigest()[:12] for phrase, *_ in watched}
+        shifts = {phrase: self._shifts(name, f"{phrase}.") for phrase, name in names.items()}
         return analysis.alarms.flattery(phrases, shifts)
 
     def held_out(self, rows: Sequence[Row], home: pathlib.Path) -> dict[str, float] | None:
-        """The hold-out critic's scores of the drafts, {id: score}; it has no say in any selection."""
+        """The hold-out critic's scores of the first drafts, {id: score}; it has no say in any selection."""
         if self.plan.holdout_critic is None:
             return None
-        items = [(problem_of(row), row.candidates[0].trace) for row in rows if row.candidates]
+        drafts = analysis.drafts.first_drafts(rows)
+        spoken = [row for row in rows if row.id in drafts and drafts[row.id].trace]
+        items = [(problem_of(row), drafts[row.id].trace) for row in spoken]
         scores = self.ask(self.plan.dev_judge(self.plan.holdout_critic), items, home / "holdout")
         return {p.id: score for (p, _), score in zip(items, scores, strict=True) if score is not None}
 
-    def selection(self, rows: Sequence[Row], home: pathlib.Path) -> tuple[dict, list[Alarm]]:
+    def selection(
+        self, rows: Sequence[Row], home: pathlib.Path, noise: float
+    ) -> tuple[dict[str, Any], list[Alarm]]:
         """Where no challenger is trained: whether what the critics picked and refined, against first drafts,
-        pleases the hold-out critic too. (measures, alarms)"""
+        pleases the hold-out critic too. (measures, alarms)
+
+        The best of k noisy scores lies above the truth by up to noise * sqrt(2 ln k) on average (the bound on
+        the maximum of k normal variables): so much of a gap is no sign of anything.
+        """
         if self.plan.holdout_critic is None:
             return {}, []
         ends = [(row, row.best.model_copy(update={"stage": "draft"})) for row in rows if row.best]
-        picked = [row.model_copy(update={"candidates": [best]}) for row, best in ends]
+        picked = [row.model_copy(update={"candidates": [best], "errors": []}) for row, best in ends]
         sides = (rows, picked, self.held_out(rows, home / "drafts"), self.held_out(picked, home / "picked"))
-        return analysis.alarms.hacking_measures(*sides), analysis.alarms.hacking(*sides)
+        most = max((len(row.candidates) for row in rows), default=1)
+        chance = noise * math.sqrt(2 * math.log(most)) if most > 1 else 0.0
+        return analysis.alarms.hacking_measures(*sides), analysis.alarms.hacking(*sides, chance=chance)
 
     def _frozen(self) -> list[tuple[Problem, str]]:
         rows = [row for row in Run(self.root / cycle_name(0) / "generate").records() if row.candidates]
@@ -160,9 +182,8 @@ class Watch:
     def _frozen_scores(self) -> list[float | None]:
         return self.ask(self.plan.dev_judge(), self._frozen(), self.root / "base" / "probe")
 
-    def _shift(self, name: str, phrase: str) -> float:
-        """What a phrase appended to the frozen answers adds to their scores."""
+    def _shifts(self, name: str, phrase: str) -> list[float]:
+        """What a phrase appended to the frozen answers adds to the score of each."""
         items = [(problem, f"{trace}\n\n{phrase}") for problem, trace in self._frozen()]
         again = self.ask(self.plan.dev_judge(), items, self.root / "base" / f"probe-{name}")
-        shifts = [b - a for a, b in zip(self._frozen_scores(), again, strict=True) if None not in (a, b)]
-        return sum(shifts) / len(shifts) if shifts else 0.0
+        return [b - a for a, b in zip(self._frozen_scores(), again, strict=True) if None not in (a, b)]

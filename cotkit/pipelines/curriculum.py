@@ -1,9 +1,10 @@
 """Which problems are for what: train, dev and test sets that never meet, and what a cycle works on.
 
 Sets are drawn by cluster, before anything is generated. A cluster holds problems that share an id or a parent
-(made from one another, `metadata["synthesis"]`) and near duplicates: the same numbers, and a share of `NEAR`
-of their word triples. Problems of one template with other numbers are different problems of one family; a
-family can be held out of training whole, to see what training does to what it never saw.
+(made from one another, `metadata["synthesis"]`) and near duplicates: the same numbers, in digits or in words,
+and a share of `NEAR` of their word triples. Problems of one template with other numbers are different
+problems of one family; a family can be held out of training whole, to see what training does to what it never
+saw.
 
 A cycle draws its problems by how hard they were for the actor last time: pools and weights are those of
 prime-rl's difficulty sampler (hard up to 0.25 right, normal up to 0.75, easy above).
@@ -11,21 +12,34 @@ prime-rl's difficulty sampler (hard up to 0.25 right, normal up to 0.75, easy ab
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import random
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
+from cotkit import analysis
 from cotkit.pipelines.novelty import Novelty
 from cotkit.problems import Problem
 from cotkit.records import Row
+from cotkit.verify import answer_key
 
 NEAR = 0.5  # share of common word triples from which two texts with the same numbers are one problem
 POOLS = (("hard", 0.25, 0.2), ("normal", 0.75, 1.0), ("easy", 1.0, 0.2))  # name, pass rate up to, weight
 UNSEEN = "unseen"
 SETS = ("train", "dev", "test")
-_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+_UNIT = "one|two|three|four|five|six|seven|eight|nine"
+_TEEN = "ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen|eighteen|nineteen"
+_TENS = "twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety"
+_SMALL = rf"(?:(?:{_TENS})(?:[\s-]+(?:{_UNIT}))?|{_TEEN}|{_UNIT})"
+_SCALED = rf"(?:[\s-]+(?:hundred|thousand|million|billion)(?:(?:\s+and)?[\s-]+{_SMALL})?)"
+_NUMBER = re.compile(
+    rf"\d+(?:[.,]\d+)*(?:/\d+)?|\b(?:{_SMALL}{_SCALED}*|hundred|thousand|million|billion|half|third|quarter"
+    r"|twice|double|triple|dozen)\b",
+    re.IGNORECASE,
+)
+_TIMES = {"twice": "2", "double": "2", "triple": "3", "dozen": "12"}
 
 
 def family(problem: Problem | Row) -> str:
@@ -43,7 +57,8 @@ def split_problems(
     """{id: "train" | "dev" | "test"}. `dev` and `test` are numbers of problems, or shares below 1.
 
     Whole clusters are drawn, in an order that a seed fixes, so a set may come out a problem or two larger
-    than asked. Problems of `held_out_types` are never trained on: they are shared out between dev and test.
+    than asked; a cluster that is too large for what a set still wants goes to another, at last to train.
+    Problems of `held_out_types` are never trained on: they are shared out between dev and test.
     Raises ValueError when the sets would leave nothing to train on.
     """
     held_out = set(held_out_types)
@@ -58,15 +73,21 @@ def split_problems(
     sets: dict[str, str] = {}
     sizes: Counter[str] = Counter()
     for group in order:
-        open_sets = [name for name in ("test", "dev") if sizes[name] < wanted[name]]
-        otherwise = "test" if any(family(p) in held_out for p in group) else "train"
+        kept_out = any(family(p) in held_out for p in group)
+        open_sets = [
+            name
+            for name in ("test", "dev")
+            if sizes[name] < wanted[name]
+            and (kept_out or sizes[name] + len(group) <= wanted[name] + max(1, wanted[name] // 10))
+        ]
+        otherwise = "test" if kept_out else "train"
         name = min(open_sets, key=lambda s: sizes[s] / wanted[s], default=otherwise)
         sizes[name] += len(group)
         sets |= {p.id: name for p in group}
     if not sizes["train"]:
         given = f"{len(problems)} problems (in {len(groups)} clusters) to train on"
         raise ValueError(
-            f"dev={dev} and test={test} leave none of the {given} to train on: give more problems"
+            f"dev={dev} and test={test} leave none of the {given}: give more problems"
         )
     return sets
 
@@ -101,7 +122,7 @@ def clusters(problems: Sequence[Problem]) -> list[int]:
 def near_duplicates(texts: Sequence[str]) -> list[tuple[int, int]]:
     """Pairs (i, j), i < j, of texts that are alike and have the same numbers."""
     index, pairs = Novelty(NEAR), []
-    numbers = [sorted(_NUMBER.findall(text)) for text in texts]
+    numbers = [numbers_of(text) for text in texts]
     for j, text in enumerate(texts):
         alike = {i for i, _ in index.like(text)}
         pairs += [(i, j) for i in sorted(alike) if numbers[i] == numbers[j]]
@@ -109,21 +130,34 @@ def near_duplicates(texts: Sequence[str]) -> list[tuple[int, int]]:
     return pairs
 
 
-def assert_apart(train: Mapping[str, str], held_out: Mapping[str, str]) -> None:
-    """{id: text} of what is trained on, and of dev and test: raises AssertionError when they meet."""
-    if both := sorted(set(train) & set(held_out)):
-        raise AssertionError(f"{len(both)} problems are trained on and held out, for instance {both[0]!r}")
-    ids, texts = [*train, *held_out], [*train.values(), *held_out.values()]
+@functools.lru_cache(100_000)
+def numbers_of(text: str) -> tuple[str, ...]:
+    """The numbers of a text, sorted, each by its value however it is written; without "one" and 1, for the
+    word mostly counts nothing."""
+    runs = (" ".join(run.lower().split()) for run in _NUMBER.findall(text))
+    return tuple(sorted(key for run in runs if (key := _TIMES.get(run) or answer_key(run)) != "1"))
+
+
+def assert_apart(
+    one: Mapping[str, str], other: Mapping[str, str], named: tuple[str, str] = ("trained on", "held out")
+) -> None:
+    """{id: text} of two sets, and what they are: raises AssertionError when they meet, by id or by near
+    duplicate."""
+    if both := sorted(set(one) & set(other)):
+        raise AssertionError(f"{len(both)} problems are {named[0]} and {named[1]}, for instance {both[0]!r}")
+    ids, texts = [*one, *other], [*one.values(), *other.values()]
     for i, j in near_duplicates(texts):
-        if (i < len(train)) != (j < len(train)):
-            raise AssertionError(f"problem {ids[i]!r}, trained on, nearly is {ids[j]!r}, which is held out")
+        if (i < len(one)) != (j < len(one)):
+            raise AssertionError(f"problem {ids[i]!r}, {named[0]}, nearly is {ids[j]!r}, which is {named[1]}")
 
 
 def pass_rates(rows: Iterable[Row]) -> dict[str, float]:
-    """{id: share of the drafts that were right} where programs decided any; later rows replace earlier."""
-    rates = {}
+    """{id: share of the drafts that were right} where programs decided any; later rows replace earlier. A
+    draft without words is wrong."""
+    rows, rates = list(rows), {}
+    checked = analysis.drafts.checks(rows)
     for row in rows:
-        decided = [c.verdict.correct for c in row.candidates if c.stage == "draft"]
+        decided = [c.verdict.correct for c in analysis.drafts.drafts_of(row, checked(row))]
         decided = [correct for correct in decided if correct is not None]
         if decided:
             rates[row.id] = sum(decided) / len(decided)

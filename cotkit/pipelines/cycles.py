@@ -10,33 +10,46 @@ as it is read.
         generate/     drafts, scores, refinements: a run folder, its rows are the trajectories
         noise/ holdout/ drift/   scores asked again
         export/       the training file, and pairs for a person to label
-        train/        the trainer's folder, with trained.json
+        train/        the trainer's folder, with trained.json, and how often it was begun
         dev/          the challenger on the dev set: a run folder
         report.json   written last: the cycle is over
+        error.txt     where a program failed, if one did
       champion.json   points to the best actor so far
       test/           touched once, after the last cycle
       report.json     everything
 
 A step that left its marker is read, never done again; one that was interrupted finds its answers in the
-ledger of its folder. Who is champion in a cycle follows from the reports before it, so that a kill between
-two writes cannot make a challenger its own champion; champion.json is written from them, for people.
+ledger of its folder. Dev and test problems that an endpoint failed are asked again at once and by the next
+call; what fails then too is left out of both sides and counted. Who is champion in a cycle follows from the
+reports before it, so that a kill between two writes cannot make a challenger its own champion; champion.json
+is written from them, for people.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pathlib
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from cotkit.chat import BudgetExceeded, CallLedger
+from cotkit import analysis, chat, keys
+from cotkit.chat import BudgetExceeded, CallLedger, ModelError
 from cotkit.records import Row
 from cotkit.runs import Run, write_json
 
 if TYPE_CHECKING:
     from cotkit.analysis import Alarm, Comparison
     from cotkit.chat import ChatModel
+
+
+OVER = ("ok", "no_data", "rolled_back", "diverged")  # a cycle of this status is not taken up again
+
+
+class Refused(Exception):
+    """Data that an export or a training does not take: the cycle is over, the champion stays."""
 
 
 def cycle_name(number: int) -> str:
@@ -55,18 +68,50 @@ def once(path: pathlib.Path, make: Callable[[], Any]) -> Any:
     return read_json(path)
 
 
+def finished(root: pathlib.Path) -> int:
+    """How many cycles are over. A call for fewer does not take the others back."""
+    number = 0
+    while (path := root / cycle_name(number) / "report.json").is_file() and read_json(path)["status"] in OVER:
+        number += 1
+    return number
+
+
 def spent(folder: pathlib.Path) -> dict[str, Any]:
-    """Calls, tokens and dollars of every ledger below a folder; usd None = unknown."""
-    total: dict[str, Any] = {"calls": 0, "tokens": 0, "usd": None, "unknown_cost": 0}
+    """Of every ledger below a folder: calls (answered), requests (all that count for a budget), tokens and
+    dollars; usd None = unknown. guessed_*: what requests of unknown use count for in the budgets."""
+    total: dict[str, Any] = {"calls": 0, "requests": 0, "tokens": 0, "usd": None, "unknown_cost": 0}
+    total |= {"guessed_tokens": 0, "guessed_usd": 0.0}
     for path in sorted(folder.rglob("calls.sqlite")):
         with CallLedger(path) as ledger:
             sums = ledger.totals()
+        refused = sums["failed"].get("rate_limit", 0)
         total["calls"] += sums["calls"]
+        total["requests"] += sums["calls"] + sum(sums["failed"].values()) - refused
         total["tokens"] += (sums["prompt_tokens"] or 0) + (sums["completion_tokens"] or 0)
         total["unknown_cost"] += sums["unknown_cost"]
+        total["guessed_tokens"] += round(sums.get("guessed_tokens", 0))
+        total["guessed_usd"] += sums.get("guessed_usd", 0.0)
         if sums["cost_usd"] is not None:
             total["usd"] = (total["usd"] or 0.0) + sums["cost_usd"]
     return total
+
+
+def seconds_of(root: pathlib.Path, *below: str) -> float:
+    """How long the runs in these folders took."""
+    reports = [path for name in below or (".",) for path in (root / name).glob("*/report.json")]
+    return sum(read_json(path).get("seconds", 0.0) for path in reports)
+
+
+def release_local_models() -> None:
+    """Embedded models take memory that a training needs; the next call to one starts it again."""
+    chat.embedded.release_local_models()
+
+
+_COUNTED_AS = {  # budget: its sums in `spent`
+    "budget_usd": ("usd", "guessed_usd"),
+    "budget_calls": ("requests",),
+    "budget_tokens": ("tokens", "guessed_tokens"),
+}
 
 
 def budgets_left(root: pathlib.Path, step: pathlib.Path, budgets: Mapping[str, Any]) -> dict[str, Any]:
@@ -75,11 +120,25 @@ def budgets_left(root: pathlib.Path, step: pathlib.Path, budgets: Mapping[str, A
     left = {name: limit for name, limit in budgets.items() if limit is not None}
     if left:
         whole, own = spent(root), spent(step)
-        left = {n: limit - (whole[n[7:]] or 0) + (own[n[7:]] or 0) for n, limit in left.items()}
+        for name in left:
+            left[name] -= sum((whole[sums] or 0) - (own[sums] or 0) for sums in _COUNTED_AS[name])
     for name, rest in left.items():
         if rest <= 0:
             raise BudgetExceeded(f"{name}={budgets[name]:g} is spent: raise it and run again to go on")
     return left
+
+
+def why(error: Exception, folder: pathlib.Path) -> str:
+    """What ended a step, in words. What is no fault of an endpoint, a budget or a disk leaves its traceback
+    in error.txt."""
+    if isinstance(error, (BudgetExceeded, ModelError, OSError, Refused)) or type(error) is RuntimeError:
+        return str(error) or type(error).__name__
+    where = folder / "error.txt"
+    with contextlib.suppress(OSError):  # on a full disk the report is what matters
+        folder.mkdir(parents=True, exist_ok=True)
+        text = keys.scrub("".join(traceback.format_exception(error)))
+        where.write_text(text, "utf-8", "backslashreplace")
+    return f"{type(error).__name__}: {keys.scrub(str(error))} (see {where})"
 
 
 def champion_of(reports: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] | None:
@@ -99,24 +158,36 @@ class Decision:
 
 
 def gate(comparison: Comparison, alarms: Sequence[Alarm]) -> Decision:
-    """Whether the challenger becomes champion: its result on the dev set is no lower than the champion's
-    minus one standard error of the paired difference, and no alarm is red."""
-    found = comparison.in_words()
-    if red := [alarm.code for alarm in alarms if alarm.level == "red"]:
-        return Decision(False, f"red alarm {', '.join(red)}; {found}")
-    if not comparison.n:
-        return Decision(False, "no dev problem has a result of both, so nothing speaks for the challenger")
-    good = comparison.difference >= -comparison.standard_error
-    return Decision(good, found if good else f"not good enough; {found}")
+    """Whether the challenger becomes champion: it measures better on the dev set, on as many problems as the
+    alarms need to speak, and none is red."""
+    found, least = comparison.in_words(), analysis.alarms.LEAST
+    if red := red_codes(alarms):
+        return Decision(False, f"red alarm {red}; {found}")
+    if comparison.n < least:
+        few = f"{comparison.n} dev problems have a result of both, and no alarm speaks on fewer than {least}"
+        return Decision(False, f"{few}; {found}")
+    if not comparison.difference > 0:
+        return Decision(False, f"no better; {found}")
+    return Decision(True, found)
+
+
+def red_codes(alarms: Sequence[Alarm]) -> str:
+    return ", ".join(alarm.code for alarm in alarms if alarm.level == "red")
 
 
 class Trainer(Protocol):
-    """What trains between two cycles, and serves what was trained: `cotkit.train.EmbeddedTrainer`, or yours.
+    """What trains between two cycles, and serves what was trained: `cotkit.train.EmbeddedTrainer`,
+    `FolderTrainer`, or yours.
 
     `train` blocks and may be killed at any time: the same call on the same folder goes on or starts anew. It
     returns a manifest, JSON, which is written down; from that alone `serve` makes the actor, also in a later
-    session. Its "status" is "ok", or says why there is nothing to serve ("diverged"). What may pass (a full
-    disk) is raised as OSError or RuntimeError: the run stops, and the same call tries again.
+    session. Its "status" is "ok", or says why there is nothing to serve ("diverged"); where it has them, the
+    report shows "rows" (trained on), "drops" {reason: rows left out}, "steps", "loss_first", "loss_last",
+    "seconds" and "warnings". A manifest given back has "folder" too: where the training's folder is now.
+
+    Rows that it does not take are raised as a `cotkit.train.TrainingDataError`, or any exception with a true
+    `refuses_data`: the cycle ends as "no_data". Any other exception stops the run as "failed", and the same
+    call tries again. All of it stands in the report.
     """
 
     def describe(self) -> dict[str, Any]:

@@ -23,15 +23,26 @@ from cotkit.runs import Example, ExportReport, View, export_rows, label_view, pa
 METHODS = {"sft": "trl_prompt_completion", "dpo": "trl_dpo", "dpo_sft": "trl_dpo", "kto": "trl_kto"}
 GOLD = "gold_vs_model"
 _ALL_PAIRS = 1000  # of one problem, before filters and cap
-# Words to the judge instead of to the reader; measured to move the scores of weak judges.
+# Words to the judge instead of to the reader; measured to move the scores of weak judges. Points that are
+# awarded, accurate answers and judges at a fair are ordinary words of problems.
 BEGGING = re.compile(
-    r"\b(?:give|assign|award|rate|score)\b[^.\n]{0,40}\b(?:10|ten|full|highest|maximum|top)\b[^.\n]{0,12}"
-    r"(?:score|marks?|points?|/\s*10|rating)"
-    r"|\b(?:very\s+|highly\s+)?(?:concise|accurate|excellent|perfect|flawless)\s+(?:and\s+\w+\s+)?"
-    r"(?:answer|solution|response)\b"
-    r"|\bas\s+(?:an?\s+)?(?:ai\s+)?(?:judge|grader|critic|evaluator)\b|ignore\s+(?:all\s+)?(?:the\s+)?previous",
+    r"\b(?:give|assign|award|rate|score|grade)\s+"
+    r"(?:this|it|me|my|the\s+(?:above\s+)?(?:answer|solution|response|reasoning))\b[^.\n]{0,40}"
+    r"(?:\b(?:full|highest|maximum|top|perfect)\b[^.\n]{0,12}\b(?:scores?|marks?|points?|rating|grade)\b"
+    r"|\b(?:10|ten)\s*(?:/|out\s+of)\s*(?:10|ten)\b)"
+    r"|\b(?:this|that|it|above)\s+(?:is|was)\s+(?:an?\s+|the\s+)?(?:\w+ly\s+|very\s+)?"
+    r"(?:concise|accurate|excellent|perfect|flawless)\s+(?:and\s+\w+\s+)?(?:answer|solution|response)\b"
+    r"|\bas\s+(?:an?|the)\s+(?:ai\s+)?(?:judge|grader|critic|evaluator),?\s+(?:you|please)\b"
+    r"|(?:^|[.!?\n]\s*)(?:dear\s+|note\s+to\s+(?:the\s+)?)?(?:judge|grader|evaluator)\s*:"
+    r"|\bignore\s+(?:all\s+)?(?:of\s+)?(?:the\s+|your\s+)?previous\s+(?:instruction|prompt|message|rule)",
     re.IGNORECASE,
 )
+# What is no language: formulas and code hold Latin letters in every one.
+_FORMULA = re.compile(
+    r"```.*?```|\$\$.*?\$\$|\$[^$\n]*\$|\\\(.*?\\\)|\\\[.*?\\\]|\\[A-Za-z]+|\b[A-Za-z]\b", re.DOTALL
+)
+_EAST_ASIAN = ("CJK", "HIRAGANA", "KATAKANA")  # Japanese mixes them
+LEAST_OWN = 1 / 3  # share of an answer's letters that are of the problem's script
 
 
 @dataclass(frozen=True)
@@ -72,14 +83,18 @@ def _gap_is_noise(chosen: Candidate, rejected: Candidate, noise: float) -> bool:
 
 def _other_script(problem: str, answer: str) -> bool:
     """The answer is written in another script than the problem (Latin, CJK, Cyrillic ...)."""
-    asked, given = _script(problem), _script(answer)
-    return None not in (asked, given) and asked != given
+    asked, given = _scripts(problem), _scripts(answer)
+    if min(asked.total(), given.total()) < 8:
+        return False
+    own = asked.most_common(1)[0][0]
+    return given[own] < LEAST_OWN * given.total()
 
 
-def _script(text: str) -> str | None:
-    letters = [c for c in text if c.isalpha()][:200]
-    names = Counter(unicodedata.name(c, "?").split()[0] for c in letters)
-    return names.most_common(1)[0][0] if len(letters) >= 8 else None
+def _scripts(text: str) -> Counter[str]:
+    """How many of the first letters are of which script."""
+    letters = [c for c in _FORMULA.sub(" ", text) if c.isalpha()][:200]
+    names = (unicodedata.name(c, "?").split()[0].partition("-")[0] for c in letters)
+    return Counter("CJK" if name in _EAST_ASIAN else name for name in names)
 
 
 def select(

@@ -1,23 +1,33 @@
-"""What a self-improvement run is asked to do: its options, checked before anything is paid, and its
-estimate."""
+"""What a self-improvement run is asked to do: its options, checked before anything is paid."""
 
 from __future__ import annotations
 
 import hashlib
+import re
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from cotkit.pipelines.critics import RULES, calls_of_watch, make_panel, with_task
+from cotkit import analysis
+from cotkit.pipelines.critics import PROMPT_POOL, RULES, make_panel, with_task
 from cotkit.pipelines.curriculum import assert_apart, split_problems
-from cotkit.pipelines.pairing import METHODS, Filters
+from cotkit.pipelines.estimate import estimate
+from cotkit.pipelines.pairing import GOLD, METHODS, Filters
 from cotkit.pipelines.progress import Show, check_show
+from cotkit.pipelines.recipe import Recipe, make_recipe
 from cotkit.problems import Problem, load_problems
-from cotkit.verify import reference_answer
+from cotkit.verify import AnswerVerifier, Verifier, has_program
 
 if TYPE_CHECKING:
     import pandas
 
+_OF_PAIRS = ("correct_vs_wrong", "best_vs_worst", "first_vs_last", "length_controlled", GOLD)
+POLICIES = {  # method: its policies
+    "sft": ("all_accepted", "best", "first_correct"), "dpo": _OF_PAIRS, "dpo_sft": _OF_PAIRS, "kto": (),
+}  # fmt: skip
+LEAST_EXAMPLES = 8
+LEAST_DEV = 2  # with fewer nothing can be compared
 SOLVE = "Solve the problem, with reasoning that can be checked step by step and one final answer."
 _TASK_KEYS = {"description", "problems", "prompts", "dimensions"}
 
@@ -45,18 +55,18 @@ class Plan:
     few_shot_examples: Any = None
     verifier: Any = None
     method: str | Sequence[str] = "sft"
-    policy: str | None = None
+    policy: str | Sequence[str] | None = None
     max_per_problem: int | None = 4
-    min_examples: int = 8
+    min_examples: int | None = None
     filters: Filters = field(default_factory=Filters)
     replay_fraction: float = 0.2
     dev: int | float = 0.15
     test: int | float = 0.25
     held_out_types: Sequence[str] = ()
     dev_generations: int = 1
-    temperature: float | None = 0.8
+    temperature: float | None = None
     max_tokens: int | None = None
-    seed: int = 0
+    seed: int | None = None
     run: Any = None
     resume: str = "auto"
     budget_usd: float | None = None
@@ -66,12 +76,22 @@ class Plan:
 
     def __post_init__(self) -> None:
         self.description, self.problems = self._read_task()
-        self.gold = any(p.reference is not None and reference_answer(p.reference) for p in self.problems)
         self.critics = [self.critics] if hasattr(self.critics, "acomplete") else list(self.critics)
         self._check()
+        self.unchecked = self._unchecked()
+        self.gold = 2 * len(self.unchecked) <= len(self.problems)  # verdicts decide, else scores
+        if self.seed is None:
+            self.seed = self.actor.endpoints[0].options.seed or 0
         self.sets = split_problems(self.problems, self.dev, self.test, self.held_out_types, self.seed)
+        if self.min_examples is None:
+            self.min_examples = min(LEAST_EXAMPLES, len(self.of_set("train"))) if self.trainer else 1
+        self._check_dev()
+        self._check_drafts()
+        for wording in range(min(self.cycles, len(PROMPT_POOL))):
+            self.recipe(wording)  # what `distill` would refuse later
+        self.dev_judge(self.holdout_critic)
+        self._check_policy()
         self._check_examples()
-        self.judge(0)  # wrong dimensions, rules or prompts are found here
 
     def _read_task(self) -> tuple[str | None, list[Problem]]:
         if not isinstance(self.task, Mapping) or not _TASK_KEYS & set(self.task):
@@ -79,10 +99,13 @@ class Plan:
         if unknown := sorted(set(self.task) - _TASK_KEYS):
             raise ValueError(f"task has unknown keys {unknown}; known: {', '.join(sorted(_TASK_KEYS))}")
         self.dimensions = self.dimensions or self.task.get("dimensions")
-        description = self.task.get("description")
+        description = self.task.get("description") or None
+        if description is not None and not (isinstance(description, str) and description.strip()):
+            raise ValueError(f"task: the description must be a text, got {description!r}")
         if "problems" in self.task:
             return description, load_problems(self.task["problems"])
-        prompts = list(self.task.get("prompts") or [description])
+        prompts = self.task.get("prompts") or [description]
+        prompts = [prompts] if isinstance(prompts, str) else list(prompts)
         if not all(isinstance(prompt, str) and prompt.strip() for prompt in prompts):
             raise ValueError("task: each prompt must be a text; or give problems= with references")
         return description, [Problem(id=f"prompt-{i}", problem=p) for i, p in enumerate(prompts, 1)]
@@ -92,21 +115,39 @@ class Plan:
         return {p.id: p.problem for p in self.problems if self.sets[p.id] != "train"}
 
     def _check_examples(self) -> None:
-        given = [] if isinstance(self.few_shot_examples, str) else self.few_shot_examples or []
-        shown = [str(one["problem"]) for one in given if isinstance(one, Mapping) and "problem" in one]
-        named = {f"few_shot_examples, item {i}": text for i, text in enumerate(shown, 1)}
+        """The worked examples hold no problem of dev or test."""
+        given = self.few_shot_examples or []
+        if isinstance(given, str):
+            shown, whole = [line for line in given.splitlines() if line.strip()], given
+        else:
+            shown = [str(one["problem"]) for one in given]
+            whole = "\n".join(str(one[key]) for one in given for key in ("problem", "trace"))
+        unit = "line" if isinstance(given, str) else "item"
+        named = {f"few_shot_examples, {unit} {i}": text for i, text in enumerate(shown, 1)}
         try:
             assert_apart(named, self.held_out())
         except AssertionError as error:
             raise ValueError(f"{error}: give another example") from None
+        for id, problem in self.held_out().items():
+            if len(words := _words(problem)) > 20 and f" {words} " in f" {_words(whole)} ":
+                raise ValueError(f"few_shot_examples holds problem {id!r}, held out: give another example")
 
     def _check(self) -> None:
         check_show(self.show)
+        if empty := [name for name in ("method", "problems_per_cycle") if not _listed(getattr(self, name))]:
+            raise ValueError(f"{empty[0]} is an empty list: give one value, or one a cycle")
         for name, least in _WHOLE.items():
             for value in _listed(getattr(self, name)):
                 whole = isinstance(value, int) and not isinstance(value, bool) and value >= least
                 if not whole and not (value is None and name in _OR_NONE):
                     raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
+        if self.seed is not None and (isinstance(self.seed, bool) or not isinstance(self.seed, int)):
+            raise TypeError(f"seed must be a whole number, got {self.seed!r}")
+        for name in ("budget_usd", "budget_calls", "budget_tokens"):
+            limit = getattr(self, name)
+            number = isinstance(limit, (int, float)) and not isinstance(limit, bool)
+            if limit is not None and not (number and limit >= 0):
+                raise ValueError(f"{name} must be a number of at least 0, got {limit!r}")
         for name, known in _CHOICES.items():
             if wrong := [value for value in _listed(getattr(self, name)) if value not in known]:
                 hint = _NO_CYCLE if wrong[0] in ("ppo", "grpo") else ""
@@ -123,12 +164,110 @@ class Plan:
             n for n in ("train", "serve", "describe") if self.trainer and not hasattr(self.trainer, n)
         ]:
             raise TypeError(f"trainer has no {', '.join(missing)}: see cotkit.pipelines.Trainer")
-        bare = [p.id for p in self.problems if not p.reference]
+        if hasattr(self.trainer, "check"):  # cotkit.train's: their options, without training
+            self.trainer.check(dict.fromkeys(_listed(self.method)))
+        if self.verifier is not None and not isinstance(self.verifier, Verifier):
+            raise TypeError(f"verifier must be a Verifier, got {type(self.verifier).__name__}")
+        lengths = [getattr(self.filters, name, None) for name in ("min_chars", "max_chars")]
+        if not isinstance(self.filters, Filters) or not all(isinstance(n, int) for n in lengths):
+            raise TypeError(f"filters must be a Filters, its lengths whole numbers, got {self.filters!r}")
+
+    def _unchecked(self) -> list[str]:
+        """The ids of problems that bring nothing to check an answer by: critics alone judge these."""
+        verifier = self.verifier or AnswerVerifier()
+        bare = [p.id for p in self.problems if not verifier.can_check(p)]
         if bare and not self.critics:
             raise ValueError(
-                f"{len(bare)} of {len(self.problems)} problems have no reference (first: {bare[0]!r}) and "
-                "there are no critics, so nothing would tell good answers from bad: give critics=[...]"
+                f"{len(bare)} of {len(self.problems)} problems bring nothing to check an answer by, neither "
+                f"a reference nor a program (first: {bare[0]!r}), and there are no critics to score it: give "
+                "critics=[...]"
             )
+        return bare
+
+    def _check_dev(self) -> None:
+        """A trainer needs problems to be judged by."""
+        held, given = len(self.of_set("dev")), len(self.problems)
+        if self.trainer is not None and held < LEAST_DEV:
+            raise ValueError(
+                f"dev={self.dev} holds out {held} of {given} problems, and on these it is decided whether "
+                "training helped: give more problems, a larger dev, or no trainer"
+            )
+        if few := self._few_dev():
+            warnings.warn(few, stacklevel=5)  # at the caller of `self_improve`
+
+    def _check_drafts(self) -> None:
+        """Several drafts of a problem are to differ."""
+        drafted = {"num_generations": self.actor, "teacher_generations": self.teacher}
+        for name, model in drafted.items():
+            own = model and model.endpoints[0].options.temperature
+            if getattr(self, name) > 1 and (own if self.temperature is None else self.temperature) == 0:
+                said = f"{name}={getattr(self, name)} at temperature 0 gives the same draft as often"
+                warnings.warn(f"{said}: set temperature, or {name}=1", stacklevel=5)
+
+    def _few_dev(self) -> str:
+        held, least = len(self.of_set("dev")), analysis.alarms.LEAST
+        if self.trainer is None or held >= least:
+            return ""
+        return (
+            f"The dev set holds {held} problems, and no trained actor is promoted on fewer than {least}: "
+            "give more problems or a larger dev."
+        )
+
+    def policy_of(self, method: str) -> str | None:
+        """The policy given for what this method is trained on; None = the usual one."""
+        return next((p for p in _listed(self.policy) if p in POLICIES[method]), None)
+
+    def _check_policy(self) -> None:
+        """Refuses a policy that no method takes, and what could give no example."""
+        methods = dict.fromkeys(_listed(self.method))
+        given = [policy for policy in _listed(self.policy) if policy is not None]
+        known = "; ".join(f"{m}: {', '.join(POLICIES[m]) or 'none'}" for m in methods)
+        for policy in given:
+            if not any(policy in POLICIES[method] for method in methods):
+                raise ValueError(f"policy {policy!r} fits no method of this run; known: {known}")
+        for method in methods:
+            if len([policy for policy in given if policy in POLICIES[method]]) > 1:
+                raise ValueError(f"policy={self.policy!r} names more than one for {method!r}; known: {known}")
+        checked = len(self.unchecked) < len(self.problems)
+        verified = (checked, "problems that a program can check")
+        solutions = (str(p.metadata.get("solution") or p.reference or "") for p in self.problems)
+        solved = any(len(text.split()) > 3 for text in solutions)  # see `pairing`
+        needs = {
+            "correct_vs_wrong": verified,
+            "first_correct": verified,
+            "first_vs_last": (self.iterations > 0, "iterations of at least 1"),
+            GOLD: (solved, "worked solutions (as `solution`, or in the reference)"),
+        }
+        for policy in given:
+            if policy in needs and not needs[policy][0]:
+                raise ValueError(f"policy {policy!r} needs {needs[policy][1]}")
+        if "kto" in methods and not checked and self.score_threshold is None:
+            raise ValueError("method 'kto' needs bad answers too: without references give a score_threshold")
+        for cycle in range(self.cycles):
+            method = self.of_cycle("method", cycle)
+            name = "teacher_generations" if self.teacher and not cycle else "num_generations"
+            pairs = POLICIES[method] is _OF_PAIRS and self.policy_of(method) != GOLD
+            if pairs and getattr(self, name) + self.iterations < 2:
+                raise ValueError(f"cycle {cycle}, {method}: one trace a problem makes no pair: raise {name}")
+
+    def recipe(self, cycle: int) -> Recipe:
+        """What the drafts of a cycle are made with, by an actor that is not trained yet."""
+        taught, judge = self.teacher is not None and cycle == 0, self.judge(cycle)
+        return make_recipe(
+            self.problems,
+            self.teacher if taught else self.actor,
+            judge,
+            improver=self.improver,
+            num_generations=self.teacher_generations if taught else self.num_generations,
+            max_iterations=self.iterations,
+            score_threshold=self.score_threshold,
+            verifier=self.verifier,
+            judge_all=None if self.gold else True,
+            temperature=self.temperature,
+            max_tokens=self.max_tokens,
+            seed=self.seed + 1000 * cycle,
+            **self.asking(trained=False),
+        )
 
     def judge(self, version: int) -> Any:
         """The critics as one judge, with wording `version` of the prompt pool."""
@@ -163,10 +302,16 @@ class Plan:
     def notes(self) -> list[str]:
         """What a reader of the report must know."""
         own = [m.name for m in self.judge(0).models if m.model == self.actor.model] if self.critics else []
+        bare, few = len(self.unchecked), self._few_dev()
+        pleased = self.trainer and not self.gold and self.holdout_critic is None
         notes = {
             f"The critic {', '.join(own)} is the actor's own model: models prefer their own words.": own,
             "There was no trainer: the cycles are data only, the actor never changed.": self.trainer is None,
-            "No problem has a reference: the critics alone decide, nothing is verified.": not self.gold,
+            f"No program can check the answers to {bare} of {len(self.problems)} problems: on these the "
+            "critics alone decide, and nothing is verified.": bare,
+            few: few,
+            "The critics that the actor is trained to please also decide whether it is promoted; a "
+            "holdout_critic would show when they alone are pleased.": pleased,
             "More than four cycles on one set of problems mostly overfit.": self.cycles > 4,
         }
         return [text for text, holds in notes.items() if holds]
@@ -174,7 +319,8 @@ class Plan:
     def describe(self) -> dict[str, Any]:
         """What the rows and reports depend on, compared on resume. `cycles` may grow."""
         judge, holdout = self.judge(0), self.holdout_critic
-        given = sorted((p.id, p.problem, p.reference) for p in self.problems)
+        given: list = sorted((p.id, p.problem, p.reference) for p in self.problems)
+        given += sorted((p.id, repr(p.metadata)) for p in self.problems if has_program(p))
         described = ("actor", "improver", "teacher", "trainer", "verifier", "filters")
         return {
             "pipeline": "self_improve",
@@ -188,41 +334,7 @@ class Plan:
         }
 
     def estimate(self) -> pandas.DataFrame:
-        """Calls and tokens of the whole run at most, by step and role, and their cost where prices are known;
-        nothing is asked. Tokens: four characters each, answers at max_tokens. Training is not in it.
-        """
-        import pandas
-
-        train, dev, test = (len(self.of_set(name)) for name in ("train", "dev", "test"))
-        drawn = [min(train, self.of_cycle("problems_per_cycle", c) or train) for c in range(self.cycles)]
-        drafts = [n * self.num_generations for n in drawn]
-        taught = drawn[0] * self.teacher_generations if self.teacher else drafts[0]
-        refined = sum(drawn) * self.iterations
-        traces = taught + sum(drafts[1:]) + refined
-        evaluated = (dev * (self.cycles + 1) + 4 * test) * self.dev_generations if self.trainer else 0
-        scored = traces + calls_of_watch(traces, self.cycles) + evaluated
-        held = dev * (self.cycles + 1) if self.trainer else 2 * sum(drawn)
-        critics, holdout = self.judge(0), self.holdout_critic and self.dev_judge(self.holdout_critic)
-        steps = [
-            ("draft", self.teacher or self.actor, taught),
-            ("draft", self.actor, sum(drafts[1:])),
-            ("refine", self.improver or self.actor, refined),
-            *(("criticise", m, scored) for m in (critics.models if critics else ())),
-            *(("hold-out critic", m, held) for m in (holdout.models if holdout else ())),
-            ("evaluate", self.actor, evaluated),
-        ]
-        asked = sum(len(p.problem) for p in self.problems) / len(self.problems) + 900  # characters
-        lines = []
-        for step, model, calls in steps:
-            endpoint = model.endpoints[0]
-            prompt = round(calls * asked / 4)
-            answer = calls * (self.max_tokens or endpoint.options.max_tokens or 512)
-            usd = endpoint.price(prompt, answer, 0) if endpoint.price else None
-            line = {"step": step, "model": model.name, "calls": calls, "prompt_tokens": prompt}
-            lines += [line | {"completion_tokens": answer, "usd": usd}] if calls else []
-        frame = pandas.DataFrame(lines).astype({"usd": float})
-        total = {name: frame[name].sum(skipna=False) for name in frame.columns[2:]}
-        return pandas.concat([frame, pandas.DataFrame([{"step": "all", **total}])], ignore_index=True)
+        return estimate(self)
 
 
 _TASK_PROMPTS = {"reasoning": "actor", "refine": "improver"}
@@ -230,7 +342,7 @@ _WHOLE = {  # option: at least
     "cycles": 1, "iterations": 0, "num_generations": 1, "teacher_generations": 1, "dev_generations": 1,
     "min_examples": 1, "max_per_problem": 1, "problems_per_cycle": 1,
 }  # fmt: skip
-_OR_NONE = ("max_per_problem", "problems_per_cycle")
+_OR_NONE = ("min_examples", "max_per_problem", "problems_per_cycle")
 _CHOICES = {"aggregate": RULES, "method": tuple(METHODS), "resume": ("auto", "must", "never")}
 _NO_CYCLE = (
     ": TRL has no PPO any more, and GRPO samples and rewards by itself instead of learning from a cycle's "
@@ -245,6 +357,10 @@ _PLAIN = (
 
 def _listed(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def _words(text: str) -> str:
+    return " ".join(re.findall(r"\w+", text.lower()))
 
 
 def _hash(value: Any) -> str:

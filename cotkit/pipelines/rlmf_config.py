@@ -12,6 +12,7 @@
       prompts: [...]              or `problems`: what `load_problems` takes; without either the description
       evaluation_dimensions:      is the one prompt
         - {name: clarity, description: ..., scoring_guide: {1: ..., 10: ...}}
+      dev: 0.2                    (and other options of `self_improve` by their names: see OPTIONS)
     training_config: {method: dpo, base_model: smollm2-135m, epochs: 1, batch_size: 4, learning_rate: 1.0e-5}
 
 `api_key` is the name of an environment variable, alone or as ${NAME}. A key that stands in the file itself
@@ -42,15 +43,21 @@ PROVIDERS = {  # provider: (base_url, variable of its key); all speak OpenAI's p
     "vllm": ("http://127.0.0.1:8000/v1", ""),
 }
 EMBEDDED = "embedded"
+OPTIONS = (  # of `self_improve`, under its own names
+    "num_generations", "teacher_generations", "problems_per_cycle", "score_threshold", "aggregate", "policy",
+    "max_per_problem", "min_examples", "replay_fraction", "dev", "test", "held_out_types", "dev_generations",
+    "temperature", "max_tokens", "seed", "budget_usd", "budget_calls", "budget_tokens", "run",
+)  # fmt: skip
 _KNOWN = {  # section: its names
     "": "model_config self_improvement_config evaluation_dimensions training_config",
     "model_config": "actor critic critics improver holdout_critic teacher",
     "self_improvement_config": "task_description evaluation_criteria num_iterations num_cycles "
-    "evaluation_dimensions prompts problems",
+    "evaluation_dimensions prompts problems " + " ".join(OPTIONS),
     "training_config": "method base_model epochs batch_size learning_rate max_steps max_length beta lora",
     "evaluation_dimensions": "name description scoring_guide scale weight",
 }
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)\}?")
+_SCORE = re.compile(r"(\d+)(?:\s*(?:-|–|to)\s*(\d+))?(?:[\s(:=-]\D*)?")  # 7, "7-8", "9-10 (excellent)"
 
 
 def load_self_improvement(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -65,28 +72,35 @@ def load_self_improvement(path: str | os.PathLike[str]) -> dict[str, Any]:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
         if not isinstance(content, Mapping) or "self_improvement_config" not in content:
             raise ValueError("there is no section self_improvement_config")
-        return _read(_section("", content))
+        return _read(_section("", content), path.parent)
     except yaml.YAMLError as error:
         raise ValueError(f"{path} is not valid YAML: {error}") from None
     except (TypeError, ValueError) as error:
         raise ValueError(f"{path}: {error}") from None
 
 
-def _read(content: Mapping[str, Any]) -> dict[str, Any]:
+def _read(content: Mapping[str, Any], folder: pathlib.Path) -> dict[str, Any]:
     names = ("self_improvement_config", "model_config", "training_config")
     task, models, training = (_section(name, content.get(name) or {}) for name in names)
     if "actor" not in models:
         raise ValueError("model_config needs a role `actor`")
     roles = {name: _role(name, given) for name, given in models.items() if name != "critics"}
-    critics = [_role("critics", one) for one in models.get("critics") or ()]
+    several = models.get("critics") or []
+    critics = [_role("critics", one) for one in (several if isinstance(several, list) else [several])]
     critics += [roles.pop("critic")] if "critic" in roles else []
     given = task.get("evaluation_dimensions") or content.get("evaluation_dimensions") or ()
     asked = {"description": task.get("task_description")}
     asked["dimensions"] = _dimensions(given, task.get("evaluation_criteria") or ())
     asked |= {name: task[name] for name in ("problems", "prompts") if task.get(name)}
-    options = {"task": asked, "critics": critics, **roles}
+    if isinstance(asked.get("prompts"), str):
+        asked["prompts"] = [asked["prompts"]]
+    if isinstance(beside := asked.get("problems"), str) and (folder / beside).is_file():
+        asked["problems"] = folder / beside
+    options = {"task": asked, "critics": critics, **roles, **{n: task[n] for n in OPTIONS if n in task}}
     options |= {"iterations": task.get("num_iterations", 1), "cycles": task.get("num_cycles", 1)}
-    options |= {"method": training["method"].lower()} if "method" in training else {}
+    if methods := training.get("method"):
+        several = isinstance(methods, list)
+        options["method"] = [str(one).lower() for one in methods] if several else str(methods).lower()
     return {"options": options, "training": {k: v for k, v in training.items() if k != "method"}}
 
 
@@ -102,6 +116,8 @@ def _section(name: str, given: Any) -> Mapping[str, Any]:
 def _role(role: str, given: Any) -> ChatModel:
     entries = given if isinstance(given, list) else [given]
     try:
+        if not entries or not all(isinstance(entry, Mapping) for entry in entries):
+            raise ValueError("it must be {provider: ..., model_name: ...}, or a list of these")
         first, *others = [_model(role, dict(entry), place) for place, entry in enumerate(entries)]
     except (TypeError, ValueError) as error:
         raise ValueError(f"model_config, {role}: {error}") from None
@@ -155,9 +171,22 @@ def _dimensions(given: Any, criteria: Any) -> list[dict[str, Any]] | None:
 def _dimension(given: Mapping[str, Any], also: str) -> dict[str, Any]:
     if "name" not in given:
         raise ValueError("evaluation_dimensions: each needs a name, a description and a scoring_guide")
-    guide, text = given.get("scoring_guide") or {}, str(given.get("description") or given["name"])
-    if not isinstance(guide, Mapping):
-        guide, text = {}, f"{text}\n{guide}"
-    anchors = {int(re.findall(r"\d+", str(score))[-1]): str(meaning) for score, meaning in guide.items()}
-    scale = tuple(given.get("scale") or (min([1, *anchors]), max([10, *anchors])))
-    return {"name": str(given["name"]), "guide": text + also, "scale": scale, "anchors": anchors}
+    name, text = str(given["name"]), str(given.get("description") or given["name"])
+    guide = given.get("scoring_guide") or {}
+    anchors = _anchors(guide) if isinstance(guide, Mapping) else {}
+    if not anchors and guide:  # in words
+        lines = guide if isinstance(guide, list) else [guide]
+        lines = [f"{key}: {value}" for key, value in guide.items()] if isinstance(guide, Mapping) else lines
+        text = "\n".join([text, *map(str, lines)])
+    scale = given.get("scale") or (min([1, *anchors]), max([10, *anchors]))
+    if not isinstance(scale, (list, tuple)) or len(scale) != 2:
+        raise ValueError(f"evaluation_dimensions, {name}: scale must be [low, high], got {scale!r}")
+    return {"name": name, "guide": text + also, "scale": tuple(scale), "anchors": anchors}
+
+
+def _anchors(guide: Mapping[Any, Any]) -> dict[int, str]:
+    """{score: meaning}, of a range the upper end; none when not every key is a score."""
+    scores = {key: _SCORE.fullmatch(str(key).strip()) for key in guide}
+    if not all(scores.values()):
+        return {}
+    return {int(score[2] or score[1]): str(guide[key]) for key, score in scores.items()}

@@ -1,5 +1,5 @@
 """Self-improvement: an actor writes, critics score, an improver refines, what holds is trained on, and the
-trained actor goes on only if it proves better on problems that nobody trained on.
+trained actor goes on if it measures better on problems that nobody trained on.
 
 One cycle (after STaR, arXiv 2203.14465, ReST-EM, 2312.06585, and Self-Rewarding, 2401.10020):
 
@@ -9,39 +9,41 @@ One cycle (after STaR, arXiv 2203.14465, ReST-EM, 2312.06585, and Self-Rewarding
 4. export     the training file, with a replay of earlier cycles
 5. train      from the champion; without a trainer the cycle is data only
 6. evaluate   the challenger on the dev set
-7. gate       against the champion on the same problems, and no red alarm: promoted, or rolled back
+7. gate       promoted when better than the champion on the same problems, at least 20 of them, and no alarm
+              is red; else rolled back
 
-After the last cycle the test set is touched once. Where the state lives, and what an interruption leaves, is
-said in cycles.py; the options are in plan.py.
+After the last cycle the test set is touched once, and the final claim comes from it alone. Where the state
+lives, and what an interruption leaves, is said in cycles.py; a cycle is in cycle.py, the options in plan.py.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
+import json
 import pathlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from cotkit import analysis
-from cotkit.chat import BudgetExceeded, ModelError
+from cotkit.chat import BudgetExceeded
 from cotkit.pipelines import cycles as state
 from cotkit.pipelines.critics import Watch, ask_again
-from cotkit.pipelines.curriculum import assert_apart, draw_problems, draw_replay, family, pass_rates, pools
-from cotkit.pipelines.cycles import Decision, SelfImprovement, champion_of, once, pointer, read_json
+from cotkit.pipelines.curriculum import family
+from cotkit.pipelines.cycle import SCHEMA_VERSION, Cycle
+from cotkit.pipelines.cycles import OVER, SelfImprovement, champion_of, once, pointer, read_json
 from cotkit.pipelines.distill import distill
-from cotkit.pipelines.pairing import example_key, label_sample, select, write_examples
 from cotkit.pipelines.plan import Plan
 from cotkit.problems import Problem
 from cotkit.records import Row
-from cotkit.runs import Example, Run, RunFolder, View, folder_name, pair_view, write_json
+from cotkit.runs import Run, RunFolder, dump_json, folder_name, write_json
 
 if TYPE_CHECKING:
     import pandas
 
-SCHEMA_VERSION = 1
-OVER = ("ok", "no_data", "rolled_back", "diverged")  # a cycle of this status is not taken up again
+FAILED_SHARE = 0.1  # of a held-out set without any answer: the run stops once, for the endpoint to come back
 
 
 def self_improve(*args: Any, **options: Any) -> SelfImprovement:
@@ -51,24 +53,34 @@ def self_improve(*args: Any, **options: Any) -> SelfImprovement:
         "dimensions"}; prompts have no references, so the critics alone decide.
     actor: the ChatModel to improve, as it is before training. `teacher`: who drafts cycle 0 in its place.
     critics: ChatModels, which become judges with a rotating prompt, or judges; combined by `aggregate`
-        ("median", "min", "mean", "majority"). `holdout_critic` scores the dev set (without a trainer, the
-        cycle's drafts and picked traces) and selects nothing.
+        ("median", "min", "mean", "majority"). `holdout_critic` scores the dev and test sets (without a
+        trainer, the cycle's drafts and picked traces) and selects nothing: what it says stands beside the
+        decision, and raises an alarm when the critics rise above it.
     improver: refines what was not accepted, at most `iterations` times; None = the one who drafts.
-    trainer: `cotkit.train.EmbeddedTrainer`, or your own (`cotkit.pipelines.Trainer`); None = data-only
-    cycles, marked `trained: false`. dimensions, score_threshold, verifier: as for `distill`.
+    trainer: `cotkit.train.EmbeddedTrainer`, `FolderTrainer`, or your own (`cotkit.pipelines.Trainer`); None =
+        data-only cycles, marked `trained: false`. dimensions, score_threshold, verifier: as for `distill`.
+    cycles: a later call may ask for more; one for fewer takes none back.
     num_generations, teacher_generations: drafts a problem. problems_per_cycle: drawn by difficulty; None =
         all; or one number a cycle.
     few_shot_examples: shown to whoever is not trained; what is trained on is the bare problem.
-    method: "sft", "dpo", "dpo_sft", "kto", or one a cycle (the last goes on). policy: which traces or pairs
-        (`cotkit.runs.views`, or "gold_vs_model"); max_per_problem of each. `filters`: a `Filters`.
-    min_examples: with fewer, nothing is trained (status "no_data").
+    method: "sft", "dpo", "dpo_sft", "kto", or one a cycle (the last goes on). policy: which traces (sft:
+        all_accepted, best, first_correct) or pairs (dpo, dpo_sft: correct_vs_wrong, best_vs_worst,
+        first_vs_last, length_controlled, gold_vs_model), or one of each; max_per_problem of each, over all
+        cycles. `filters`: a `Filters`.
+    min_examples: with fewer, nothing is trained (status "no_data"); None = 8, or all problems where there are
+        fewer; 1 without a trainer.
     replay_fraction: share of the training data from earlier cycles; 1 = all of it, accumulated.
-    dev, test: problems (or shares) held out by problem and near duplicate; held_out_types: types that are
-        only tested. dev_generations: traces a dev problem; more than one show pass@k.
+    dev, test: problems (or shares) held out by problem and near duplicate; with a trainer dev holds at least
+        2, and 20 for any promotion. held_out_types: types that are only tested. dev_generations: traces a dev
+        problem; more than one show pass@k.
+    temperature, max_tokens: of actor, teacher and improver; None = each model's own. A trained actor has what
+        `trainer.serve` gives it. seed: of all draws and samples; None = the actor's own, else 0.
     run, resume, show, budget_usd, budget_calls, budget_tokens: as for `distill`, over the whole run.
 
     Raises ValueError or TypeError for wrong options before anything is asked. What goes wrong later stands in
-    the reports: each cycle has a status ("ok", "no_data", "budget", "failed", "diverged", "rolled_back").
+    the reports, whatever it is: each cycle has a status. "ok", "no_data" (also what an export or a training
+    refused), "rolled_back" and "diverged" are over; "budget" and "failed" stop the run, and the same call
+    goes on with that cycle.
     """
     return Loop(Plan(*args, **options)).run()
 
@@ -94,31 +106,46 @@ class Loop:
         runtime = {"cycles": plan.cycles, **self.budgets}
         with RunFolder(name, self.config, runtime=runtime, resume=plan.resume) as folder:
             self.root = folder.path
+            self.watch = Watch(plan, self.root, self.ask)
             once(self.root / "sets.json", lambda: plan.sets)
+            cycles = max(plan.cycles, state.finished(self.root))
             reports: list[dict[str, Any]] = []
             test = stopped = None
-            while len(reports) < plan.cycles and stopped is None:
+            while len(reports) < cycles and stopped is None:
                 report = Cycle(self, reports).report()
                 reports.append(report)
                 write_json(self.root / "champion.json", pointer(champion_of(reports)))
                 if report["status"] not in OVER:
                     stopped = f"cycle {report['cycle']}, {report['status']}: {report['decision']['reason']}"
             if stopped is None:
-                try:
-                    test = self._test(reports)
-                except (BudgetExceeded, ModelError, RuntimeError) as error:
-                    stopped = str(error)
-            self._write_report(reports, stopped, test)
+                test, stopped = self._attempt(self._test, reports)
+            state.release_local_models()  # all but the champion's, which is served next
+            champion, unserved = self._attempt(self.actor, champion_of(reports))
+            self._write_report(reports, stopped, test, unserved, folder.seconds)
             result = SelfImprovement(self.root)
-            result.champion = self.actor(champion_of(reports))
+            result.champion = champion
         return result
 
-    def actor(self, champion: Mapping[str, Any] | None) -> Any:
-        return self.plan.trainer.serve(champion["training"]) if champion else self.plan.actor
+    def _attempt(self, step: Callable[..., Any], *given: Any) -> tuple[Any, str | None]:
+        """What a step gives, or why it gave nothing."""
+        try:
+            return step(*given), None
+        except Exception as error:  # noqa: BLE001 - it stands in the report, and nothing paid is lost
+            return None, state.why(error, self.root)
 
-    def distil(self, folder: pathlib.Path, problems: list[Problem], model: Any, **options: Any) -> list[Row]:
-        """A run folder of `distill`, whole; an error when it cannot be finished now."""
-        if not (folder / "report.json").is_file() or not Run(folder).report["complete"]:
+    def actor(self, champion: Mapping[str, Any] | None) -> Any:
+        return self.plan.trainer.serve(self.manifest(champion)) if champion else self.plan.actor
+
+    def manifest(self, report: Mapping[str, Any]) -> dict[str, Any]:
+        """Of the training of a cycle, with its folder as it is now."""
+        return {**report["training"], "folder": str(self.root / state.cycle_name(report["cycle"]) / "train")}
+
+    def distil(
+        self, folder: pathlib.Path, problems: list[Problem], model: Any, again: bool = False, **options: Any
+    ) -> list[Row]:
+        """A run folder of `distill`, whole; an error when it cannot be finished now. `again`: asks what an
+        endpoint failed once more."""
+        if again or not (folder / "report.json").is_file() or not Run(folder).report["complete"]:
             options |= state.budgets_left(self.root, folder, self.budgets)
             options |= {"verifier": self.plan.verifier} if self.plan.verifier else {}
             options |= {"show": self.plan.show, "max_tokens": self.plan.max_tokens}
@@ -136,7 +163,39 @@ class Loop:
         options = {"judge": judge, "judge_all": judge is not None, "score_threshold": None}
         options |= {"unchecked": "keep", "num_generations": plan.dev_generations, "max_iterations": 0}
         options |= {"temperature": 0.0 if plan.dev_generations == 1 else plan.temperature, "seed": plan.seed}
-        return self.distil(folder, problems, model, **options, **plan.asking(**asking))
+        ask = functools.partial(self.distil, folder, problems, model, **options, **plan.asking(**asking))
+        return self._as_whole_as_can_be(ask, folder, [p.id for p in problems])
+
+    def _as_whole_as_can_be(
+        self, ask: Callable[..., list[Row]], folder: pathlib.Path, ids: Sequence[str]
+    ) -> list[Row]:
+        """The rows that `ask` gives. What an endpoint failed is asked once more at once, and by the next call
+        (a judge's failure once, where scores decide); where much is without an answer the run stops once for
+        that next call. What fails then too is left out, unless it is most of all."""
+        marker, down, again = folder / "asked-again.json", None, False
+        calls = read_json(marker)["calls"] if marker.is_file() else 0
+        try:
+            rows = ask() if calls < 2 else Run(folder).records()
+            failed = [row for row in rows if analysis.drafts.is_failed(row)]
+            unscored = bool(failed) and not self.plan.gold and not calls
+            if again := calls < 2 and (unscored or not all(row.candidates for row in failed)):
+                write_json(marker, {"calls": calls + 1, "problems": [row.id for row in failed]})
+                rows = ask(again=True)
+        except RuntimeError as error:  # the endpoint is left alone after many faults in a row
+            down, rows = error, Run(folder).records() if (folder / "config.json").is_file() else []
+        answered = {row.id for row in rows if row.candidates or not analysis.drafts.is_failed(row)}
+        left = [id for id in ids if id not in answered]
+        stops = (down is not None and not again) or len(left) > FAILED_SHARE * len(ids)
+        if left and ((stops and not calls) or 2 * len(left) > len(ids)):
+            write_json(marker, {"calls": min(calls + 1, 1), "problems": left})
+            why = f"; {down}" if down else ""
+            raise RuntimeError(
+                f"{len(left)} of {len(ids)} problems in {folder} got no answer (first: {left[0]!r}): the "
+                f"same call asks them again, and goes on without those that fail then too{why}"
+            )
+        if down is not None:
+            write_json(marker, {"calls": calls + 1, "problems": left})
+        return rows
 
     def ask(self, judge: Any, items: Sequence[tuple[Problem, str]], folder: pathlib.Path) -> list:
         return ask_again(judge, items, folder, **state.budgets_left(self.root, folder, self.budgets))
@@ -164,10 +223,23 @@ class Loop:
         }
         measured = {name: analysis.dev_measures(found) for name, found in rows.items()}
         known = {"n": len(plan.of_set("test")), "champion": last, "earlier_looks": earlier}
+        held = [self.watch.held_out(rows[name], folders[name]) for name in ("base", last)]
+        if plan.holdout_critic:
+            beside = analysis.compare_held_out(rows["base"], rows[last], *held)
+            known["holdout"] = {f"{last} against base": asdict(beside)}
         return {**known, "actors": measured, "comparisons": compared}
 
-    def _write_report(self, reports: list[dict[str, Any]], stopped: str | None, test: Any) -> None:
+    def _write_report(
+        self,
+        reports: list[dict[str, Any]],
+        stopped: str | None,
+        test: Any,
+        unserved: str | None,
+        seconds: float,
+    ) -> None:
         counts = [report["counts"] for report in reports]
+        parts = sum(r["seconds"] for r in reports) + state.seconds_of(self.root, "test")
+        notes = [f"The champion cannot be served now: {unserved}"] if unserved else []
         report = {
             "schema_version": SCHEMA_VERSION,
             "name": self.root.name,
@@ -176,198 +248,31 @@ class Loop:
             "drops": _added(count["drops"] for count in counts),
             "complete": stopped is None,
             "stopped": stopped,
-            "seconds": sum(r["seconds"] for r in reports) + _seconds(self.root, "base", "test"),
+            "seconds": round(max(seconds, parts), 3),
             "sets": dict(Counter(self.plan.sets.values())),
             "champion": pointer(champion_of(reports)),
             "cycles": reports,
-            "families": _added(r["families"] for r in reports if r["decision"]["promoted"]),  # trained on
+            "families": self._families(reports),
             "test": test,
             "cost": state.spent(self.root),
-            "notes": self.plan.notes(),
+            "notes": self.plan.notes() + notes,
         }
-        write_json(self.root / "report.json", report)
+        path, fresh = self.root / "report.json", json.loads(dump_json(report))
+        before = read_json(path) if path.is_file() else {}
+        if {**before, "seconds": 0} != {**fresh, "seconds": 0}:  # else nothing was done this time
+            write_json(path, fresh)
 
-
-class Cycle:
-    """One cycle. `_go` is the whole of it, in order; `known` gathers what its report says."""
-
-    def __init__(self, loop: Loop, reports: Sequence[Mapping[str, Any]]):
-        self.loop, self.plan, self.reports, self.number = loop, loop.plan, list(reports), len(reports)
-        self.folder = loop.root / state.cycle_name(self.number)
-        self.watch = Watch(self.plan, loop.root, loop.ask)
-        self.champion = champion_of(reports)
-        self.method = self.plan.of_cycle("method", self.number)
-        self.taught = self.plan.teacher is not None and self.number == 0
-        self.alarms: list[analysis.Alarm] = []
-        self.counts = dict.fromkeys(("prompts", "attempts", "generated", "kept", "replayed"), 0)
-        self.counts |= {"drops": {}, "unit": "traces"}
-        # What stays unknown is None, or empty.
-        unknown = ("gain", "verifier", "judge", "diversity", "heldout", "dev")
-        self.known: dict[str, Any] = dict.fromkeys(unknown)
-        self.known |= {name: {} for name in ("families", "files", "hacking", "prompts", "scores")}
-        self.known |= {"training": {"trained": False}, "noise": {"sd": None, "n": 0}}
-
-    def report(self) -> dict[str, Any]:
-        path = self.folder / "report.json"
-        if path.is_file() and (earlier := read_json(path))["status"] in OVER:
-            return earlier
-        try:
-            status, decision = self._go()
-        except (BudgetExceeded, ModelError, OSError, RuntimeError) as error:  # a trainer's are among them
-            status = "budget" if isinstance(error, BudgetExceeded) else "failed"
-            decision = Decision(False, str(error) or type(error).__name__)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        write_json(path, self._record(status, decision))
-        return read_json(path)
-
-    def _go(self) -> tuple[str, Decision]:
-        rows = self._generate()
-        noise = self.watch.noise(rows, self.number)
-        view = self._select(rows, noise)
-        examples = view.examples + self._replay(view.examples)
-        self._describe(rows, view, examples, noise)
-        self.alarms += self._data_alarms(rows, examples, noise["sd"] or 0.0)
-        if len(view.examples) < self.plan.min_examples:
-            why = ", ".join(f"{n} {reason}" for reason, n in view.drops.most_common())
-            left = f"{len(view.examples)} examples are left of the {self.plan.min_examples} needed"
-            return "no_data", Decision(False, f"{left} ({why or 'nothing was generated'})")
-        data = self._export(rows, examples)
-        if self.plan.trainer is None:
-            return "ok", Decision(False, "data only: there is no trainer, the actor stays as it is")
-        training = self._train(data)
-        if training["status"] != "ok":
-            return "diverged", Decision(False, f"training {training['status']}: {training.get('detail', '')}")
-        decision = self._compare(self.plan.trainer.serve(training))
-        return ("ok" if decision.promoted else "rolled_back"), decision
-
-    def _generate(self) -> list[Row]:
-        plan, problems, judge = self.plan, self.plan.of_set("train"), self.plan.judge(self.number)
-        own = [report for report in self.reports if not report["teacher"]]
-        rates = pass_rates(row for report in own for row in self._rows(report))
-        count = plan.of_cycle("problems_per_cycle", self.number)
-        drawn = draw_problems(problems, rates, count, f"{plan.seed}:{self.number}")
-        self.counts["prompts"], self.known["pools"] = len(drawn), pools(problems, rates)
-        model = plan.teacher if self.taught else self.loop.actor(self.champion)
-        drafts = plan.teacher_generations if self.taught else plan.num_generations
-        options = {"judge": judge, "judge_all": None if plan.gold else True, "improver": plan.improver}
-        options |= {"score_threshold": plan.score_threshold if judge else None, "num_generations": drafts}
-        options |= {"max_iterations": plan.iterations, "temperature": plan.temperature}
-        options |= {"seed": plan.seed + 1000 * self.number, **plan.asking(self.champion is not None)}
-        return self.loop.distil(self.folder / "generate", drawn, model, **options)
-
-    def _rows(self, report: Mapping[str, Any]) -> list[Row]:
-        """The trajectories of an earlier cycle."""
-        return Run(self.loop.root / state.cycle_name(report["cycle"]) / "generate").records()
-
-    def _select(self, rows: Sequence[Row], noise: Mapping[str, Any]) -> View:
-        plan = self.plan
-        return select(rows, self.method, plan.policy, plan.filters, plan.max_per_problem, noise["sd"] or 0.0)
-
-    def _replay(self, kept: Sequence[Example]) -> list[Example]:
-        """What earlier cycles give by this cycle's method, as much as replay_fraction asks; nothing twice."""
-        seen = {example_key(example) for example in kept}
-        earlier: dict[tuple, Example] = {}
-        for report in self.reports:
-            found = self._select(self._rows(report), report["noise"]).examples
-            earlier |= {key: e for e in found if (key := example_key(e)) not in seen}
-        share, draw = self.plan.replay_fraction, f"{self.plan.seed}:{self.number}"
-        return draw_replay(list(earlier.values()), len(kept), share, draw)
-
-    def _data_alarms(self, rows: Sequence[Row], examples: Sequence[Example], noise: float) -> list:
-        found = self.watch.critics(rows, self.number, noise)
-        if self.plan.trainer is None:
-            self.known["hacking"], more = self.watch.selection(rows, self.folder)
-            found += more
-        longer = [len(e.candidate.trace) > len(e.rejected.trace) for e in examples if e.rejected]
-        share = analysis.Rate.of_flags(longer)
-        self.known["hacking"] |= {"chosen_longer_share": share.value}
-        return found + analysis.alarms.chosen_longer(share, self.plan.gold)
-
-    def _describe(
-        self, rows: Sequence[Row], view: View, examples: Sequence[Example], noise: Mapping[str, Any]
-    ) -> None:
-        """What the report says of generation; and the sets must not meet."""
-        assert_apart({e.row.id: e.row.problem for e in examples}, self.plan.held_out())
-        judgements = [c.judgement for row in rows for c in row.candidates if c.judgement]
-        self.counts |= {
-            "attempts": sum(len(row.candidates) for row in rows),
-            "judged": len(judgements),
-            "parse_fail": sum(judgement.scores is None for judgement in judgements),
-            "generated": view.given,
-            "unit": view.unit,
-            "kept": len(view.examples),
-            "drops": dict(view.drops),
-            "replayed": len(examples) - len(view.examples),
-        }
-        families = dict(Counter(family(e.row) for e in examples))
-        prompts = {c.prompt["hash"]: c.prompt["name"] for row in rows for c in row.candidates if c.prompt}
-        self.known |= {"policy": view.policy or "labels", "noise": dict(noise), "families": families}
-        self.known |= {"prompts": prompts, **analysis.generation_measures(rows)}
-
-    def _export(self, rows: Sequence[Row], examples: Sequence[Example]) -> pathlib.Path:
-        path = self.folder / "export" / f"{self.method}.jsonl"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        written = write_examples(examples, path, self.method, self.plan.description)
-        self.known |= {"files": {path.name: written.sha256}, "export_warnings": written.warnings}
-        if pairs := [e for e in examples if e.rejected] or pair_view(rows).examples:
-            label_sample(pairs, path.with_name("label.csv"), seed=self.plan.seed)
-        return path
-
-    def _train(self, data: pathlib.Path) -> dict[str, Any]:
-        folder, start = self.folder / "train", self.champion and self.champion["training"]
-        train = self.plan.trainer.train
-        made = once(folder / "trained.json", lambda: train(self.method, data, start, folder))
-        self.known["training"] = {"trained": made["status"] == "ok", "method": self.method, **made}
-        return made
-
-    def _compare(self, challenger: Any) -> Decision:
-        """The challenger on the dev set against the champion and, for collapse, the first one promoted."""
-        alarms, home = analysis.alarms, self.loop.root / "base"
-        now = self.loop.evaluate(self.folder / "dev", "dev", challenger, trained=True)
-        if self.champion is None:
-            before = self.loop.evaluate(home / "dev", "dev", self.plan.actor, trained=False)
-        else:
-            home = self.loop.root / state.cycle_name(self.champion["cycle"])
-            before = Run(home / "dev").records() if now else []
-        held = [self.watch.held_out(before, home), self.watch.held_out(now, self.folder)]
-        comparison = analysis.compare(before, now, *held)
-        self.alarms += alarms.hacking(before, now, *held)
-        if self.champion is not None and now:  # the first training changes the style as a whole
-            number = next(r["cycle"] for r in self.reports if r["decision"]["promoted"])
-            first = Run(self.loop.root / state.cycle_name(number) / "dev").records()
-            self.alarms += alarms.length_drift(before, now) + alarms.collapse(first, now)
-            self.alarms += self.watch.flattery(first, now)
-        self.known |= {"heldout": asdict(comparison), "dev": analysis.dev_measures(now)}
-        self.known["hacking"] |= alarms.hacking_measures(before, now, *held)
-        self.known |= {"diversity": analysis.set_diversity(now)} if now else {}
-        return state.gate(comparison, self.alarms)
-
-    def _record(self, status: str, decision: Decision) -> dict[str, Any]:
-        names, judge = ("actor", "improver", "teacher", "holdout_critic"), self.plan.judge(self.number)
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "run_id": self.loop.root.name,
-            "cycle": self.number,
-            "status": status,
-            "method": self.method,
-            "task_hash": self.loop.config["task_hash"],
-            "roles": {role: getattr(getattr(self.plan, role), "name", None) for role in names},
-            "critics": [one.name for one in getattr(judge, "judges", [judge]) if one],
-            "teacher": self.taught,
-            "champion_before": pointer(self.champion),
-            "counts": self.counts,
-            **self.known,
-            "alarms": [alarm.to_dict() for alarm in self.alarms],
-            "decision": asdict(decision),
-            "cost": state.spent(self.folder),
-            "seconds": _seconds(self.folder) + self.known["training"].get("seconds", 0.0),
-        }
-
-
-def _seconds(root: pathlib.Path, *below: str) -> float:
-    """How long the runs in these folders took."""
-    reports = [path for name in below or (".",) for path in (root / name).glob("*/report.json")]
-    return sum(read_json(path).get("seconds", 0.0) for path in reports)
+    def _families(self, reports: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+        """How many different examples the champion was trained on, by family: a replayed one counts once."""
+        families = {p.id: family(p) for p in self.plan.problems}
+        exports = (
+            self.root / state.cycle_name(report["cycle"]) / "export" / name
+            for report in reports
+            if report["decision"]["promoted"]
+            for name in report["files"]
+        )
+        lines = {line for path in exports if path.is_file() for line in path.read_bytes().splitlines()}
+        return dict(Counter(families[json.loads(line)["id"]] for line in sorted(lines)))
 
 
 def _added(counts: Any) -> dict[str, int]:

@@ -209,7 +209,8 @@ def test_a_phrase_that_comes_up_is_flattery_when_the_judge_likes_it():
     phrases = alarms.new_phrases(DIVERSE, praising)
     assert phrases[0][0] == "a very concise and accurate answer" and phrases[0][2] == 0.5
     assert {alarm.level for alarm in alarms.flattery(phrases, {})} == {"amber"}
-    assert alarms.flattery(phrases, {phrases[0][0]: 0.1})[0].level == "red"
+    liked = alarms.flattery(phrases, {phrases[0][0]: [0.1] * 8})[0]
+    assert liked.level == "red" and "n = 8" in liked.text and f"{N} outputs" in liked.text
     assert not alarms.new_phrases(praising, praising)  # it was there before
     assert not alarms.new_phrases(DIVERSE, ANOTHER)
     rare = rows(lambda i, rng: [draft(varied(i, rng, PRAISE if i % 20 == 0 else ""))])
@@ -217,8 +218,27 @@ def test_a_phrase_that_comes_up_is_flattery_when_the_judge_likes_it():
 
 
 def test_words_without_content_that_please_the_judge():
-    assert [a.level for a in alarms.judge_pleased({"praise": 0.2, "padding": 0.0})] == ["amber"]
-    assert not alarms.judge_pleased({"praise": 0.02, "padding": -0.3})
+    found = alarms.judge_pleased({"praise": [0.2] * 8, "padding": [0.0] * 8})
+    assert [a.level for a in found] == ["amber"] and "praise" in found[0].text and "n = 8" in found[0].text
+    assert not alarms.judge_pleased({"praise": [0.02] * 8, "padding": [-0.3] * 8})
+
+
+def noisy_shifts(mean, sd, n, seed):
+    rng = random.Random(seed)
+    return [mean + rng.gauss(0, sd) for _ in range(n)]
+
+
+def test_a_noisy_judge_is_not_taken_for_one_that_can_be_pleased():
+    """A judge whose score of one answer varies by 0.1 moves a mean of eight by more than 0.03 at every other
+    look, and likes nothing."""
+    phrase = ("a fine phrase", 0.0, 0.5, N)
+    for n in (8, 32):
+        looks = [noisy_shifts(0.0, 0.14, n, seed) for seed in range(100)]
+        pleased = sum(bool(alarms.judge_pleased({"praise": moves})) for moves in looks)
+        red = sum(alarms.flattery([phrase], {"a fine phrase": m})[0].level == "red" for m in looks)
+        assert pleased <= 4 and red <= 4
+    clear = [noisy_shifts(0.12, 0.14, 32, seed) for seed in range(100)]
+    assert sum(bool(alarms.judge_pleased({"praise": moves})) for moves in clear) > 90
 
 
 @pytest.mark.parametrize(
@@ -269,6 +289,87 @@ def test_an_improver_that_gives_back_what_it_was_given(echoed, level):
         return [draft(first, False), again]
 
     assert levels(alarms.improver_echo(rows(make))).get("improver_echo") == level
+
+
+def test_every_alarm_says_of_how_many_it_speaks():
+    found = alarms.collapse(DIVERSE, texts(templated)) + alarms.collapse(with_k(0.3, 0.8), with_k(0.5, 0.55))
+    found += alarms.hacking(judged(0.5, 0.5), judged(0.8, 0.4))
+    found += alarms.hacking(told_apart(0.3), told_apart(0.0))
+    found += alarms.length_drift(texts(lambda i, rng: "x" * 100), texts(lambda i, rng: "x" * (160 + i)))
+    found += alarms.judge_drift([0.5] * 8, [0.8, 0.7] * 4)
+    assert len({alarm.code for alarm in found}) >= 8
+    for alarm in found:
+        assert f"n = {8 if alarm.code == 'judge_drift' else N}" in alarm.text
+    texts_of = {alarm.code: alarm.text for alarm in found}
+    for code in ("length_drift", "proxy_gold_correlation", "judge_drift"):
+        assert "[" in texts_of[code]  # with the interval
+    few = [draft("x", score=1.0)]
+    ceiling = alarms.judge_scores(rows(lambda i, rng: few), False)
+    assert "95 % interval" in ceiling[0].text and "80" in ceiling[0].text
+
+
+def test_against_the_untrained_actor_only_what_would_be_red_is_said_as_amber():
+    found = alarms.collapse(DIVERSE, texts(templated))
+    soft = alarms.softened(found)
+    assert len(soft) == sum(alarm.level == "red" for alarm in found) > 0
+    assert {alarm.level for alarm in soft} == {"amber"} and "untrained actor" in soft[0].text
+
+
+def test_picking_by_noisy_scores_is_no_gap_to_the_hold_out_critic():
+    """The best of four noisy scores lies above the truth, and the hold-out critic says so."""
+    before, now = judged(0.5, 0.5), judged(0.58, 0.5)
+    still = {row.id: 0.5 for row in before}
+    assert levels(alarms.hacking(before, now, still, still))["holdout_gap"] == "amber"
+    assert "holdout_gap" not in levels(alarms.hacking(before, now, still, still, chance=0.09))
+    much = alarms.hacking(before, judged(0.8, 0.5), still, still, chance=0.09)
+    assert levels(much)["holdout_gap"] == "red" and "at most 0.09" in str(much)
+
+
+def silent(row, kind="empty"):
+    row.candidates, row.errors = [], [{"stage": "draft", "kind": kind, "sample_index": 0}]
+    return row
+
+
+def test_outputs_are_compared_where_both_said_something():
+    half = [silent(row) if i % 2 else row for i, row in enumerate(texts(varied))]
+    assert not alarms.collapse(DIVERSE, half) and not alarms.length_drift(DIVERSE, half)
+    assert alarms.hacking_measures(DIVERSE, half)["intervals"]["length_ratio"]["n"] == N // 2
+
+
+def test_fewer_problems_solved_by_any_draft_counts_drafts_without_words():
+    now = with_k(0.5, 0.85)
+    for row in now[N // 4 :]:
+        silent(row)
+    for row in now[N // 4 :]:
+        row.errors *= 4
+    found = {a.code: a for a in alarms.collapse(with_k(0.1, 0.9), now)}
+    assert found["narrowing"].level == "red" and f"n = {N}" in found["narrowing"].text
+
+
+SITUATION = {
+    "generations": 2, "critics": True, "holdout": 30, "verified": True, "refined": 30, "cycle": 1,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("outputs", "changed", "codes"),
+    [
+        (100, {}, set()),
+        (100, {"generations": 1}, {"narrowing"}),
+        (100, {"holdout": None}, {"holdout_gap"}),
+        (100, {"holdout": 5}, {"holdout_gap"}),
+        (100, {"refined": 0}, {"improver_echo"}),
+        (100, {"cycle": 0}, {"judge_drift"}),
+        (100, {"verified": False}, {"narrowing", "proxy_without_gold", "proxy_gold_correlation"}),
+        (None, {}, {"distinct_1", "length_drift", "flattery", "narrowing", "proxy_without_gold"}),
+        (5, {}, {"distinct_1", "length_drift", "flattery", "narrowing", "proxy_without_gold"}),
+        (100, {"critics": False}, {"judge_pleased", "ceiling", "holdout_gap", "judge_drift"}),
+    ],
+)
+def test_what_was_not_looked_at_is_named_with_its_reason(outputs, changed, codes):
+    found = alarms.not_looked_at(outputs, **SITUATION | changed)
+    assert set(found) >= codes and set(found) <= set(alarms.LIMITS) and all(found.values())
+    assert bool(found) == bool(codes)
 
 
 def test_few_problems_raise_nothing():

@@ -26,41 +26,138 @@ def row(id, *verdicts, score=None, kind="sum"):
     return Row(index=0, id=id, problem=f"P {id}", type=kind, candidates=candidates)
 
 
-def test_compare_counts_only_problems_that_both_decided():
+def test_compare_counts_problems_that_the_champion_decided_and_both_have():
     before = [row("a", True), row("b", False), row("c", None), row("d", False), row("only here", True)]
     now = [row("a", True), row("b", True), row("c", True), row("d", True)]
     found = analysis.compare(before, now)
-    assert (found.measure, found.n) == ("verified accuracy", 3)
+    assert (found.measure, found.n, found.left_out) == ("verified accuracy", 3, 2)  # c, and only here
+    assert "2 without a result of both" in found.in_words()
     assert found.champion == pytest.approx(1 / 3) and found.challenger == 1.0
     assert found.p_value == pytest.approx(0.5)  # two gained, none lost: 2 * (1/2)^2
     assert found.standard_error == pytest.approx(math.sqrt(2 - 4 / 3) / 3)
 
 
-def test_without_verdicts_scores_are_compared_and_a_hold_out_critic_goes_first():
+def test_without_verdicts_scores_are_compared_and_a_hold_out_critic_stands_beside():
     before = [row(str(i), None, score=0.4) for i in range(10)]
     now = [row(str(i), None, score=0.6 + 0.01 * (i % 2)) for i in range(10)]
     found = analysis.compare(before, now)
     assert found.measure == "critics' score" and found.difference == pytest.approx(0.205)
     assert 0.2 <= found.low < found.high <= 0.21 and math.isnan(found.p_value)
     held = [{str(i): value for i in range(10)} for value in (0.7, 0.5)]
-    assert analysis.compare(before, now, *held).difference == pytest.approx(-0.2)
+    beside = analysis.compare_held_out(before, now, *held)
+    assert beside.difference == pytest.approx(-0.2) and beside.measure == "hold-out critic's score"
+    assert analysis.compare_held_out(before, now, {}, held[1]).n == 0  # it failed on one side
     assert analysis.compare([], now).n == 0
 
 
+def silent(id, kind="empty", **fields):
+    """A problem on which the model said nothing, or (other kinds) the endpoint failed."""
+    errors = [{"stage": "draft", "kind": kind, "message": "", "sample_index": 0}]
+    return Row(
+        index=0, id=id, problem=f"P {id}", type="sum", errors=errors, retryable=True,
+        drop_reason=f"model_{kind}", **fields,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["empty", "refusal", "context_length"])
+def test_a_problem_without_an_answer_is_not_solved(kind):
+    """A challenger that says nothing where it is not sure is no better for it."""
+    before = [row(str(i), i < 5) for i in range(10)]
+    now = [row(str(i), True) if i < 5 else silent(str(i), kind) for i in range(10)]
+    found = analysis.compare(before, now)
+    assert (found.n, found.left_out, found.challenger, found.difference) == (10, 0, 0.5, 0.0)
+    measured = analysis.dev_measures(now)
+    assert (measured["pass1"]["right"], measured["pass1"]["n"], measured["silent"]) == (5, 10, 5)
+    assert measured["answered"]["right"] == 5
+    assert analysis.compare(now, [silent(str(i), kind) for i in range(10)]).challenger == 0.0
+    assert analysis.family_gains(before, now, {}).iloc[0]["n"] == 10
+    bare = [silent(str(i), kind, reference="7") for i in range(10)]
+    assert analysis.dev_measures(bare)["pass1"]["n"] == 10
+
+
+@pytest.mark.parametrize("kind", ["server", "timeout", "connection", "rate_limit", "malformed"])
+def test_a_problem_that_the_endpoint_failed_is_left_out_of_both_sides_and_counted(kind):
+    before = [row(str(i), True) for i in range(10)]
+    now = [row(str(i), True) if i < 6 else silent(str(i), kind) for i in range(10)]
+    found = analysis.compare(before, now)
+    assert (found.n, found.left_out, found.difference) == (6, 4, 0.0)
+    assert analysis.dev_measures(now)["pass1"]["n"] == 6
+
+
+def test_without_verdicts_a_draft_without_words_has_the_lowest_score():
+    before = [row(str(i), None, score=0.6) for i in range(10)]
+    now = [row(str(i), None, score=0.7) if i < 5 else silent(str(i)) for i in range(10)]
+    found = analysis.compare(before, now)
+    assert found.n == 10 and found.challenger == pytest.approx(0.35)
+    scores = [dict.fromkeys(ids, 0.5) for ids in ("0123456789", "01234")]
+    held = analysis.compare_held_out(before, now, *scores)
+    assert held.n == 10 and held.challenger == pytest.approx(0.25)
+
+
+def test_the_first_of_several_drafts_is_the_first_that_was_asked_for():
+    """Where it is without words, the second does not stand in for it."""
+    one = row("a", True, True)
+    for place, candidate in enumerate(one.candidates, 1):
+        candidate.sample_index = place
+    one.errors = [{"stage": "draft", "kind": "empty", "sample_index": 0}]
+    found = analysis.dev_measures([one, row("b", True, True, True)])
+    assert (found["pass1"]["right"], found["pass1"]["n"]) == (1, 2)
+    assert found["pass_k"]["k"] == 3 and found["pass_k"]["n"] == 2
+
+
+def test_an_answer_that_cannot_be_decided_gains_a_challenger_nothing():
+    """It answers what it knows and writes \\boxed{10^{10^{10}}} else: neither gate nor claim is fooled."""
+    before = [row(str(i), i < 35) for i in range(60)]
+    now = [row(str(i), True if i < 26 else None, score=1.0) for i in range(60)]
+    found = analysis.compare(before, now)
+    assert (found.measure, found.n, found.left_out, found.undecided) == ("verified accuracy", 60, 0, 34)
+    assert found.challenger == pytest.approx(26 / 60) and found.difference < -found.standard_error
+    assert "34 undecided now and so not solved" in found.in_words()
+    parts = analysis.gain_parts(before, now)
+    assert parts["reasoning"] == pytest.approx(found.difference) and parts["n"] == 60
+    assert analysis.family_gains(before, now, {}).iloc[0]["n"] == 60
+    measured = analysis.dev_measures(now)
+    assert (measured["pass1"]["n"], measured["undecided"]) == (26, 34)
+    other_way = analysis.compare(now, before)  # of a champion's undecided answer nothing is known
+    assert (other_way.n, other_way.left_out, other_way.undecided) == (26, 34, 0)
+    assert analysis.compare([row(str(i), None) for i in range(5)], now).n == 0
+
+
+def test_few_problems_that_can_be_checked_among_many_do_not_decide_alone():
+    """Whether verdicts or scores decide follows from the problems, not from a challenger's answers."""
+
+    def side(verdict, score):
+        rows = [row(str(i), verdict if i < 2 else None, score=score) for i in range(10)]
+        for checked in rows[:2]:
+            checked.reference = "7"
+        return rows
+
+    assert analysis.compare(side(True, 0.8), side(False, 0.9)).measure == "critics' score"
+    assert analysis.compare(side(True, 0.8), side(False, None)).n == 2  # there is nothing else to go by
+
+
 def test_format_and_reasoning_add_up_to_the_gain():
-    before = [row(str(i), "-" if i < 6 else i < 8) for i in range(10)]  # answers 4, of these 2 right
-    now = [row(str(i), i < 6) for i in range(10)]  # answers 10, of these 6 right
+    before = [row(str(i), "-" if i < 30 else i < 40) for i in range(50)]  # answers 20, of these 10 right
+    now = [row(str(i), i < 30) for i in range(50)]  # answers 50, of these 30 right
     parts = analysis.gain_parts(before, now)
     assert parts["format"] == pytest.approx((1.0 - 0.4) * (0.5 + 0.6) / 2)
     assert parts["reasoning"] == pytest.approx((0.6 - 0.5) * (0.4 + 1.0) / 2)
-    assert sum(parts.values()) == pytest.approx(0.6 - 0.2)
+    assert parts["format"] + parts["reasoning"] == pytest.approx(0.6 - 0.2)
+    assert parts["n"] == 50 and parts["known"] and parts["answered"] == [20, 50]
+    for name in ("format", "reasoning"):
+        assert parts[f"{name}_low"] < parts[name] < parts[f"{name}_high"]
 
 
-def test_where_nothing_was_answered_before_the_gain_is_all_format():
-    parts = analysis.gain_parts(
-        [row(str(i), "-") for i in range(10)], [row(str(i), i < 6) for i in range(10)]
-    )
-    assert parts == {"format": pytest.approx(0.6), "reasoning": pytest.approx(0.0)}
+@pytest.mark.parametrize("answers", [0, 1, 9])
+def test_where_hardly_anything_was_answered_before_the_gain_is_all_format(answers):
+    """A stray wrong answer tells nothing about the reasoning."""
+    before = [row(str(i), False if i < answers else "-") for i in range(200)]
+    parts = analysis.gain_parts(before, [row(str(i), i < 120) for i in range(200)])
+    assert (parts["format"], parts["reasoning"]) == (pytest.approx(0.6), 0.0)
+    assert not parts["known"] and parts["answered"] == [answers, 200]
+    enough = [[row(str(i), right) for i in range(10)] for right in (False, True)]
+    known = analysis.gain_parts(*enough)
+    assert known["known"] and known["reasoning"] == pytest.approx(1.0)
 
 
 def test_families_never_trained_on_stand_apart():
@@ -84,4 +181,52 @@ def test_dev_measures_keep_undecided_and_unanswered_apart():
 def test_no_rows_give_no_numbers_and_no_error():
     found = analysis.dev_measures([])
     assert found["pass1"]["n"] == 0 and math.isnan(found["pass1"]["value"])
-    assert analysis.family_gains([], [], {}).empty
+    empty = analysis.family_gains([], [], {})
+    assert empty.empty and {"family", "trained", "after", "n"} <= set(empty.columns)
+    assert analysis.gain_parts([], [])["n"] == 0
+
+
+def refined(id, before, after, right=(None, None)):
+    """A draft and its refinement, with these scores and verdicts."""
+    one = row(id, *right)
+    for candidate, value in zip(one.candidates, (before, after), strict=True):
+        candidate.judgement = Judgement(scores={"quality": value})
+    one.candidates[1].stage, one.candidates[1].iteration, one.candidates[1].parent = "refine", 1, 0
+    one.candidates[1].sample_index, one.final = 0, int(after > before)
+    return one
+
+
+def test_the_gain_of_refinement_is_of_what_was_refined_better_or_worse():
+    """The best of several noisy drafts is no refinement."""
+    best_of = row("a", None, None, score=0.5)
+    best_of.candidates[1].judgement = Judgement(scores={"quality": 0.9})
+    best_of.final = 1
+    found = analysis.generation_measures([best_of])["gain"]
+    assert (found["refined"], found["n"], found["mean"]) == (0, 0, None)
+    rows = [refined("b", 0.5, 0.9), refined("c", 0.5, 0.3, (False, True))]
+    rows.append(refined("d", 0.5, 0.5, (True, False)))
+    found = analysis.generation_measures([best_of, *rows])["gain"]
+    assert (found["refined"], found["n"]) == (3, 3) and found["mean"] == pytest.approx(0.2 / 3)
+    assert (found["right_before"], found["right_after"], found["decided"]) == (1, 1, 2)
+
+
+def test_of_which_traces_the_critics_measures_are_is_said():
+    rows = [row(str(i), i % 2 == 0, score=0.9 if i % 2 == 0 else 0.4) for i in range(10)]
+    for one in rows[6:]:
+        one.candidates[0].judgement = None
+    judge = analysis.generation_measures(rows)["judge"]
+    assert (judge["judged"], judge["traces"], judge["n"], judge["auc"]) == (6, 10, 6, 1.0)
+
+
+def test_figures_say_of_how_many_and_count_clear_gains_only():
+    from cotkit.analysis import figures
+
+    before = [row(f"s{i}", False) for i in range(8)] + [row(f"p{i}", False, kind="product") for i in range(8)]
+    now = [row(f"s{i}", True) for i in range(8)] + [row(f"p{i}", i == 0, kind="product") for i in range(8)]
+    frame = analysis.family_gains(before, now, {"sum": 9})
+    assert {"before_low", "before_high"} <= set(frame.columns)
+    said = figures.family_accuracy(frame).get_suptitle()
+    assert "1 of 2 families gained clearly" in said
+    actors = {"base": analysis.dev_measures(before), "cycle 0": analysis.dev_measures(now[:10])}
+    figure = figures.final_accuracy({"n": 16, "champion": "cycle 0", "actors": actors})
+    assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == ["base", "cycle 0 (n = 10)"]

@@ -46,7 +46,7 @@ def test_data_only_cycles_of_a_model_behind_an_api(serve, tmp_path, monkeypatch)
     monkeypatch.chdir(tmp_path)
     server = serve(script)
     parameters = {
-        **SMALL, "model": "mock", "teacher": "", "base_url": server.base_url, "api_key_env": "MY_KEY",
+        **SMALL, "model": "mock", "base_url": server.base_url, "api_key_env": "MY_KEY",
         "cycles": 2, "critics": ["step", "mock"], "run_name": str(tmp_path / "run"),
     }  # fmt: skip
     paths = execute_notebook("self_improvement", parameters, tmp_path / "reports")
@@ -56,41 +56,116 @@ def test_data_only_cycles_of_a_model_behind_an_api(serve, tmp_path, monkeypatch)
     assert any("data only" in str(f) for f in numbers["findings"])
     assert "Which is better?" in paths.html.read_text(encoding="utf-8")
     assert len(list((tmp_path / "run").glob("cycle-*/export/*.jsonl"))) == 2
+    assert {r.body["model"] for r in server.log} == {"mock"}  # no embedded teacher
+    assert all("max_tokens" not in r.body and "temperature" not in r.body for r in server.log)
     for file in tmp_path.rglob("*"):
         if file.is_file():
             assert KEY.encode() not in file.read_bytes(), file
 
 
-CONFIG = """
+ARTICLE = """
 model_config:
-  actor: {{provider: own, model_name: mock, base_url: "{url}", api_key: "${{MY_KEY}}"}}
-  critic: {{provider: own, model_name: judge, base_url: "{url}", api_key: MY_KEY}}
+  actor:
+    provider: openai
+    model_name: gpt-4o-mini
+    api_key: ${OPENAI_API_KEY}
+    temperature: 0.7
+  critic:
+    provider: openai
+    model_name: gpt-4o
+    api_key: ${OPENAI_API_KEY}
+    temperature: 0.2
+  improver:
+    provider: openai
+    model_name: gpt-4.1
+    api_key: ${OPENAI_API_KEY}
 self_improvement_config:
-  task_description: Explain how to add the numbers.
+  task_description: Explain to a child why the sky is blue, in a few sentences that are true.
+  evaluation_criteria: ["Is it true?", "Can a child follow it?"]
   num_iterations: 3
   num_cycles: 2
-  prompts: [{prompts}]
   evaluation_dimensions:
-    - {{name: clarity, description: Is it clear, scoring_guide: {{1: no, 10: yes}}}}
-training_config: {{method: dpo, base_model: org/some-model, epochs: 1}}
+    - name: correctness
+      description: Is every statement true?
+      scoring_guide: {1-3: "mostly wrong", 4-6: "some mistakes", 7-10: "true"}
+    - name: clarity
+      description: Can a child follow it?
+      scoring_guide: {1-3: "no", 4-6: "in parts", 7-10: "all of it"}
+training_config:
+  method: dpo
+  base_model: meta-llama/Llama-3.2-1B
+  epochs: 1
+  batch_size: 4
+  learning_rate: 1.0e-5
 """
 
 
-def test_the_command_line_takes_a_yaml_file_with_cycles_and_iterations(serve, tmp_path, monkeypatch):
-    monkeypatch.setenv("MY_KEY", KEY)
-    monkeypatch.setenv("COTKIT_ROOT", str(tmp_path))
-    prompts = ", ".join(f"Add {n} and {n + 1} for me" for n in range(2, 30))
-    config = tmp_path / "config.yaml"
-    config.write_text(CONFIG.format(url=serve(script).base_url, prompts=prompts))
-    command = ["run", "self_improvement", "-f", str(config), "--cycles", "1", "--iterations", "1", "-q"]
-    run = tmp_path / "run"
-    command += ["-p", f"run_name={run}", "-p", "dev=6", "-p", "test=6"]
-    command += ["--output", str(tmp_path / "reports"), "--name", "mine"]
-    assert cli.main(command) == 0
-    report = json.loads((run / "report.json").read_bytes())
-    assert len(report["cycles"]) == 1 and report["cycles"][0]["method"] == "dpo"
-    assert report["cycles"][0]["status"] == "no_data"  # every answer has the same score: no pair
-    assert any("critics alone" in note for note in report["notes"])
+def graded(request):
+    """Four drafts of a problem have four grades, the judge gives each its own; a refinement has the best."""
+    if "response_format" in request.body:
+        schema = request.body["response_format"]["json_schema"]["schema"]["properties"]
+        grade = int(re.search(r"GRADE=(\d+)", request.user)[1])
+        scores = {name: {"reason": "seen", "score": grade} for name in schema if name != "feedback"}
+        return json.dumps({**scores, "feedback": "Say more."})
+    grade = 10 if request.body["model"] == "gpt-4.1" else (3, 5, 6, 7)[request.body["seed"] % 4]
+    return f"Small bits of air turn blue light aside more than red (GRADE={grade}, {request.body['seed']})."
+
+
+@pytest.fixture
+def article(serve, tmp_path, monkeypatch):
+    """`run(*words, file=text)`: `cotkit run self_improvement` with the article's file as it is, and the run's
+    report and configuration."""
+    server = serve(graded)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+    folder = tmp_path / "run"
+
+    def run(*words, file=ARTICLE):
+        config = tmp_path / "config.yaml"
+        config.write_text(file)
+        command = ["run", "self_improvement", "-f", str(config), *words, "-q", "--name", "mine"]
+        command += ["-p", f"run_name={folder}", "--output", str(tmp_path / "reports")]
+        assert cli.main(command) == 0
+        html = (tmp_path / "reports/mine/report.html").read_text(encoding="utf-8")
+        report, config = (json.loads((folder / f"{n}.json").read_bytes()) for n in ("report", "config"))
+        return report, config["config"], html
+
+    run.server = server
+    return run
+
+
+def test_the_articles_file_is_taken_as_it_is(article, tmp_path):
+    report, config, html = article("--cycles", "1", "--iterations", "1")
+    (cycle,) = report["cycles"]
+    assert cycle["status"] == "ok" and cycle["method"] == "dpo" and config["iterations"] == 1
+    assert cycle["counts"]["kept"] > 0 and cycle["policy"] == "best_vs_worst"
+    (file,) = tmp_path.glob("run/cycle-00/export/dpo.jsonl")
+    pairs = [json.loads(line) for line in file.read_text().splitlines()]
+    assert len(pairs) == cycle["counts"]["kept"]
+    assert all("GRADE=10" in pair["chosen"][0]["content"] for pair in pairs)
+    assert cycle["training"]["trained"] is False and report["test"] is None
+    assert "training_config was not used" in html and "critics alone" in html
+    sent = {(r.body["model"], r.body.get("temperature"), "max_tokens" in r.body) for r in article.server.log}
+    assert sent == {("gpt-4o-mini", 0.7, False), ("gpt-4o", 0.2, False), ("gpt-4.1", None, False)}
+
+
+def test_without_flags_the_files_own_cycles_and_iterations_count(article):
+    prompts = "\n".join(f"    - Explain to a child what a drawer with {n} socks is" for n in range(2, 30))
+    file = ARTICLE.replace("  num_iterations", f"  prompts:\n{prompts}\n  num_iterations")
+    report, config, _ = article(file=file)
+    assert len(report["cycles"]) == 2 and config["iterations"] == 3
+    assert report["sets"] == {"train": 17, "dev": 4, "test": 7}
+    assert all(cycle["counts"]["kept"] >= 17 for cycle in report["cycles"])
+
+
+def test_a_parameter_goes_over_the_file(article):
+    file = ARTICLE.replace("  num_cycles: 2", "  num_cycles: 1\n  num_generations: 2\n  aggregate: min")
+    words = ["-p", "num_generations=3", "-p", "temperature=0.4", "-p", "methods=[sft]", "--iterations", "0"]
+    report, config, _ = article(*words, file=file)
+    assert (config["num_generations"], config["iterations"], config["aggregate"]) == (3, 0, "min")
+    assert report["cycles"][0]["method"] == "sft" and len(report["cycles"]) == 1
+    actor = [r.body["temperature"] for r in article.server.log if r.body["model"] == "gpt-4o-mini"]
+    assert actor == [0.4] * 3
 
 
 @pytest.mark.model

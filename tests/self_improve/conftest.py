@@ -15,7 +15,7 @@ from cotkit.pipelines import self_improve
 
 
 class World:
-    """`answer` is the endpoint's script; `improve` runs the loop on 40 problems (8 dev, 8 test)."""
+    """`answer` is the endpoint's script; `improve` runs the loop on 52 problems (20 dev, 8 test)."""
 
     def __init__(self, serve, folder):
         self.answer = scripted_loop.script
@@ -30,11 +30,11 @@ class World:
             "trainer", scripted_loop.FakeTrainer(self.server, names) if names else None
         )
         given = {
-            "trainer": self.trainer, "cycles": max(1, len(names)), "dev": 8, "test": 8, "iterations": 0,
+            "trainer": self.trainer, "cycles": max(1, len(names)), "dev": 20, "test": 8, "iterations": 0,
             "num_generations": 2, "problems_per_cycle": 12, "min_examples": 4, "show": "none",
             "run": str(self.folder / run),
         }  # fmt: skip
-        task = scripted_loop.problems(40) if task is None else task
+        task = scripted_loop.problems() if task is None else task
         return self_improve(task, **{"actor": self.model("actor-40"), **given, **options})
 
 

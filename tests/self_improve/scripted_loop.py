@@ -8,9 +8,10 @@ from cotkit import ChatModel
 from cotkit.problems import Problem
 
 KINDS = ("sum", "product", "difference")
+WAYS = ("Adding the number to itself", "Counting on from the first one", "Doubling what is there")
 
 
-def problems(count: int = 60, **changes) -> list[Problem]:
+def problems(count: int = 52, **changes) -> list[Problem]:
     return [
         Problem(
             **{
@@ -42,8 +43,8 @@ def script(request):
         return verdict(int(name.split("-")[-1]))
     n, skill, seed = pid(request), int(name.split("-")[-1]), request.body.get("seed", 0)
     right = (n * 7 + seed % 5) % 10 < skill / 10
-    words, answer = ("Adding the number to itself", 2 * n) if right else ("Guessing from the look of it", n)
-    return f"{words} (try {seed % 97}), {n} + {n} = {answer}. The answer is \\boxed{{{answer}}}."
+    words, answer = (WAYS[n % 3], 2 * n) if right else ("Guessing from the look of it", n)
+    return f"{n} + {n} = {answer}: {words} (try {seed % 97}). The answer is \\boxed{{{answer}}}."
 
 
 def model(server, name: str, **options) -> ChatModel:
@@ -53,8 +54,8 @@ def model(server, name: str, **options) -> ChatModel:
 class FakeTrainer:
     """ "Trains" by moving on to the next name of a list."""
 
-    def __init__(self, server, names):
-        self.server, self.names = server, list(names)
+    def __init__(self, server, names, **options):
+        self.server, self.names, self.options = server, list(names), options
         self.calls: list[dict] = []
 
     def describe(self):
@@ -67,4 +68,4 @@ class FakeTrainer:
         return {"status": "ok", "model": self.names[number], "seconds": 1.0, "rows": len(rows)}
 
     def serve(self, manifest):
-        return model(self.server, manifest["model"])
+        return model(self.server, manifest["model"], **self.options)

@@ -71,6 +71,16 @@ def test_asking_again_is_done_once_and_a_failed_judge_gives_none(world, tmp_path
     assert world.server.calls == 2 * calls
 
 
+def test_other_traces_in_the_same_folder_are_asked_for(world, tmp_path):
+    """A problem that an endpoint failed before has a trace now."""
+    judge = make_panel([world.model("judge-6")], None, "task", "median")
+    items = [(Problem(id=str(i), problem="P"), f"trace {i}") for i in range(3)]
+    assert len(ask_again(judge, items[:2], tmp_path)) == 2
+    calls = world.server.calls
+    assert ask_again(judge, items, tmp_path) == pytest.approx([0.6] * 3)
+    assert world.server.calls == calls + 1  # what was answered is in the folder's ledger
+
+
 def test_noise_is_the_spread_of_one_score_on_one_trace():
     assert repeat_noise([0.5, 0.5, None], [0.7, 0.3, 0.5]) == {"sd": pytest.approx(0.2 / 2**0.5), "n": 2}
     assert repeat_noise([None], [None]) == {"sd": None, "n": 0}

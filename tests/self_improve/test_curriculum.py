@@ -13,14 +13,20 @@ from cotkit.pipelines.curriculum import (
     draw_problems,
     draw_replay,
     near_duplicates,
+    numbers_of,
+    pass_rates,
     pool,
     split_problems,
 )
 from cotkit.problems import Problem
+from cotkit.records import Candidate, Row, Verdict
 
 BASE = "Mia has 7 apples in a basket and buys 5 more at the market. How many apples does Mia have now?"
 PAIRS = [
     ("another name", BASE.replace("Mia", "Ben"), True),
+    ("a number in words", BASE.replace("7", "seven"), True),
+    ("both numbers in words", BASE.replace("7", "Seven").replace("5", "five"), True),
+    ("another number in words", BASE.replace("7", "eight"), False),
     ("case and spaces", BASE.upper().replace(" ", "  "), True),
     ("a word added", BASE.replace("buys", "then buys"), True),
     ("the same template with other numbers", BASE.replace("7", "8"), False),
@@ -70,10 +76,55 @@ def test_held_out_families_are_in_dev_and_test_only():
     assert where["product", "train"] == 0 and where["product", "dev"] and where["product", "test"]
 
 
+NUMBERS = [
+    ("twenty-five apples and 1,000 pears", "25 apples and one thousand pears"),
+    ("three hundred and four", "304"),
+    ("two five-litre cans", "2 5-litre cans"),
+    ("twice as many as 7.0", "double of 7"),
+    ("a dozen eggs", "12 eggs"),
+    ("one of the 6 pens", "any of the six pens"),
+]
+
+
+@pytest.mark.parametrize(("words", "digits"), NUMBERS)
+def test_numbers_are_the_same_however_they_are_written(words, digits):
+    assert numbers_of(words) == numbers_of(digits)
+    assert numbers_of("7 and 5") != numbers_of("7 and 6")
+
+
+def test_one_large_cluster_does_not_swallow_the_test_set():
+    """All problems made from one seed belong together, and are too many to be held out."""
+    made = {"synthesis": {"seed_ids": ["p1"], "parents": []}}
+    family = [
+        Problem(id=f"m{i}", problem=f"Another question about topic {i}", metadata=made) for i in range(30)
+    ]
+    for seed in range(6):
+        sets = split_problems([*problems(40), *family], 10, 10, seed=seed)
+        assert {sets[p.id] for p in family} == {"train"} and sets["p1"] == "train"
+        assert Counter(sets.values())["dev"] == Counter(sets.values())["test"] == 10
+
+
+def test_drafts_without_words_make_a_problem_harder():
+    def drafts(*right, silent=0):
+        verdicts = [Verdict(correct=flag, method="number") for flag in right]
+        made = [
+            Candidate(iteration=0, sample_index=i, trace="t", text="t", verdict=verdict)
+            for i, verdict in enumerate(verdicts)
+        ]
+        errors = [{"stage": "draft", "kind": "empty", "sample_index": 8 + i} for i in range(silent)]
+        return Row(index=0, id="a", problem="P", reference="7", candidates=made, errors=errors)
+
+    assert pass_rates([drafts(True)]) == {"a": 1.0}
+    assert pass_rates([drafts(True, silent=3)]) == {"a": 0.25}
+    assert pass_rates([drafts(silent=2)]) == {"a": 0.0}
+
+
 def test_sets_that_meet_are_an_error_that_names_the_problems():
     assert_apart({"a": BASE}, {"b": BASE.replace("7", "8")})
     with pytest.raises(AssertionError, match="'a'"):
         assert_apart({"a": BASE}, {"a": "x"})
+    with pytest.raises(AssertionError, match="'a', in dev, nearly is 'b', which is in test"):
+        assert_apart({"a": BASE}, {"b": BASE.replace("7", "seven")}, ("in dev", "in test"))
     with pytest.raises(AssertionError, match=r"'a'.*'b'"):
         assert_apart({"a": BASE, "c": "y"}, {"b": BASE.replace("Mia", "Ben")})
 

@@ -1,4 +1,4 @@
-"""kill -9 between any two steps, and in training: nothing is asked, trained or counted twice."""
+"""kill -9 in the middle of steps and between them: nothing is asked, trained or counted twice."""
 
 from __future__ import annotations
 
@@ -9,24 +9,45 @@ import subprocess
 import sys
 from pathlib import Path
 
+from cotkit.analysis import cycle_findings
+from cotkit.pipelines import SelfImprovement
+
 CHILD = """
 import os, signal, sys
 from types import SimpleNamespace
 sys.path[:0] = [{tests!r}, {here!r}]
 from scripted_loop import FakeTrainer, model, problems
-from cotkit.pipelines import cycles, self_improve
-loop = sys.modules["cotkit.pipelines.self_improve"]
+from cotkit import runs
+from cotkit.pipelines import self_improve
 url, run, log, where, when = sys.argv[1:]
-real = cycles.write_json
+cycle = sys.modules["cotkit.pipelines.cycle"]
+real, append, export = runs.write_json, runs.RunFolder.append, cycle.write_examples
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
 
 def dying(path, value):
     if when == "before" and str(path).endswith(where):
-        os.kill(os.getpid(), signal.SIGKILL)
+        die()
     real(path, value)
     if when == "after" and str(path).endswith(where):
-        os.kill(os.getpid(), signal.SIGKILL)
+        die()
 
-cycles.write_json = loop.write_json = dying
+def appending(folder, row):
+    append(folder, row)
+    if when == "row 5" and str(folder.path).endswith(where) and len(folder.done) == 5:
+        die()
+
+def exporting(examples, path, *given):
+    written = export(examples, path, *given)
+    if when == "exported" and str(path).endswith(where):
+        die()
+    return written
+
+for module in ("self_improve", "cycle", "cycles", "critics"):
+    sys.modules["cotkit.pipelines." + module].write_json = dying
+runs.RunFolder.append = appending
+cycle.write_examples = exporting
 
 class Trainer(FakeTrainer):
     def train(self, *args):
@@ -36,36 +57,60 @@ class Trainer(FakeTrainer):
         return made
 
 server = SimpleNamespace(base_url=url)
+one = {{"max_concurrency": 1}}
 self_improve(
-    problems(40), model(server, "actor-40"), trainer=Trainer(server, ["actor-70", "actor-90"]), cycles=2,
-    dev=8, test=8, iterations=0, num_generations=2, problems_per_cycle=12, min_examples=4, run=run,
+    problems(), model(server, "actor-40", **one), critics=[model(server, "judge-8", **one)],
+    holdout_critic=model(server, "judge-7", **one), trainer=Trainer(server, ["actor-70", "actor-90"], **one),
+    cycles=2, dev=20, test=8, iterations=0, num_generations=2, problems_per_cycle=12, min_examples=4, run=run,
     show="none",
 )
 """
 HERE = Path(__file__).parent
-KILLS = [  # in this order on one run: the step's marker, and whether it is written
+KILLS = [  # in this order on one run: where, and when
+    ("sets.json", "after"),
+    ("cycle-00/generate", "row 5"),
+    ("cycle-00/noise/scores.json", "before"),
+    ("base/probe-praise/scores.json", "before"),
+    ("cycle-00/export/sft.jsonl", "exported"),
     ("cycle-00/train/trained.json", "before"),
+    ("cycle-00/dev", "row 5"),
+    ("base/holdout/scores.json", "after"),
     ("cycle-00/report.json", "after"),
+    ("cycle-01/drift/scores.json", "before"),
+    ("cycle-01/dev", "row 5"),
     ("cycle-01/report.json", "before"),
+    ("test/base", "row 5"),
+    ("run/report.json", "before"),
 ]
 
 
 def test_a_run_that_is_killed_at_its_steps_ends_as_if_it_had_not_been(world):
-    world.improve(["actor-70", "actor-90"], run="whole")
-    calls, log, code = (
-        world.server.calls,
-        world.folder / "log",
-        CHILD.format(tests=str(HERE.parent), here=str(HERE)),
-    )
+    """With one call in flight a kill loses one answer at most."""
+    one = {"max_concurrency": 1}
+    judges = {"critics": [world.model("judge-8", **one)], "holdout_critic": world.model("judge-7", **one)}
+    world.improve(["actor-70", "actor-90"], run="whole", actor=world.model("actor-40", **one), **judges)
+    calls, log = world.server.calls, world.folder / "log"
+    code = CHILD.format(tests=str(HERE.parent), here=str(HERE))
     for where, when in [*KILLS, ("none", "never")]:
         command = [sys.executable, "-c", code, world.server.base_url, world.folder / "run", log, where, when]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-        assert done.returncode == (0 if when == "never" else -signal.SIGKILL), done.stderr
+        assert done.returncode == (0 if when == "never" else -signal.SIGKILL), (where, when, done.stderr)
         if when == "before":  # the step is not done, so nothing of the cycle is promoted
-            assert not (world.folder / "run" / where).exists()
-    assert world.server.calls == 2 * calls
+            assert not (world.folder / "run" / where.removeprefix("run/")).exists()
+    in_flight = sum(when == "row 5" for _, when in KILLS) * 3  # actor, critic, hold-out critic
+    assert 2 * calls <= world.server.calls <= 2 * calls + in_flight
     assert log.read_text().split() == ["actor-70", "actor-70", "actor-90"]  # only the first was unfinished
     killed, whole = (_without_clock(world.folder / name) for name in ("run", "whole"))
+    assert killed["cycles"][0]["training"].pop("sittings") == 2  # and the report says so
+    assert any(
+        "interrupted and went on" in said
+        for said in cycle_findings(SelfImprovement(world.folder / "run").report)
+    )
+    assert whole["cycles"][0]["training"].pop("sittings") == 1
+    for report in (killed, whole):
+        report["champion"]["training"].pop("sittings")
+        for cycle in report["cycles"]:
+            (cycle["champion_before"]["training"] or {}).pop("sittings", None)
     assert killed == whole
 
 

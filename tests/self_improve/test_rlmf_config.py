@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 
 import pytest
 
 from cotkit.pipelines import load_self_improvement, self_improve
+from cotkit.pipelines.rlmf_config import OPTIONS
 
 pytestmark = pytest.mark.filterwarnings("ignore:evaluation_dimensions")
 ARTICLE = """
@@ -67,8 +69,9 @@ def test_it_runs_and_cycles_and_iterations_may_be_overridden(config, world):
     text = text.replace("provider: deepseek", f'provider: own, base_url: "{world.server.base_url}"')
     text = text.replace("gpt-4o-mini", "actor-40").replace("deepseek-chat", "judge-9")
     options = load_self_improvement(config(text))["options"] | {"cycles": 1, "dev": 0, "test": 0}
-    run = self_improve(**options, num_generations=1, min_examples=1, run=str(world.folder / "r"), show="none")
-    assert len(run.cycles) == 1 and run.cycles[0]["counts"]["attempts"] == 3
+    run = self_improve(**options, num_generations=2, run=str(world.folder / "r"), show="none")
+    assert len(run.cycles) == 1 and run.cycles[0]["counts"]["attempts"] == 6
+    assert {r.body.get("temperature") for r in world.server.log if r.body["model"] == "actor-40"} == {0.7}
     assert "key-of-the" not in (run.path / "report.json").read_text() + (run.path / "config.json").read_text()
 
 
@@ -100,6 +103,46 @@ def test_criteria_alone_are_dimensions(config):
     ]
 
 
+GUIDES = [  # scoring_guide: anchors, what the guide says of it
+    ('{1: bad, "7-8": fine, 10: best}', {1: "bad", 8: "fine", 10: "best"}, ""),
+    ('{"9-10 (excellent)": E, "1 to 3": P}', {10: "E", 3: "P"}, ""),
+    ("{excellent: every step holds, poor: none does}", {}, "excellent: every step holds\npoor: none does"),
+    ('{"7.5": fine, 10: best}', {}, "7.5: fine\n10: best"),
+    ('["10 = best", "1 = worst"]', {}, "10 = best\n1 = worst"),
+    ("from 1 to 10", {}, "from 1 to 10"),
+]
+
+
+@pytest.mark.parametrize(("guide", "anchors", "words"), GUIDES, ids=[g[0] for g in GUIDES])
+def test_a_scoring_guide_of_numbers_gives_anchors_and_one_of_words_is_read_as_words(
+    config, guide, anchors, words
+):
+    text = "model_config: {actor: {provider: vllm, model_name: m}}\nself_improvement_config:\n"
+    text += "  task_description: T\n  evaluation_dimensions:\n    - name: clarity\n"
+    text += f"      description: D\n      scoring_guide: {guide}\n"
+    (found,) = load_self_improvement(config(text))["options"]["task"]["dimensions"]
+    assert found == {"name": "clarity", "guide": f"D\n{words}".strip(), "scale": (1, 10), "anchors": anchors}
+
+
+def test_a_method_a_cycle_and_other_options_stand_in_the_file(config, tmp_path):
+    (tmp_path / "mine.jsonl").write_text('{"id": "a", "problem": "1 + 1?", "reference": "2"}\n')
+    text = "model_config: {actor: {provider: vllm, model_name: m}}\n"
+    text += "self_improvement_config: {problems: mine.jsonl, dev: 0.3, budget_calls: 50, policy: [best]}\n"
+    text += "training_config: {method: [SFT, dpo], max_length: 512}"
+    loaded = load_self_improvement(config(text))
+    options = loaded["options"]
+    assert options["method"] == ["sft", "dpo"] and loaded["training"] == {"max_length": 512}
+    assert (options["dev"], options["budget_calls"], options["policy"]) == (0.3, 50, ["best"])
+    assert options["task"]["problems"] == tmp_path / "mine.jsonl"  # beside the file, wherever it is read from
+    assert OPTIONS and set(OPTIONS) <= set(inspect.signature(self_improve).parameters)
+
+
+def test_one_prompt_may_be_a_text_and_one_critic_an_entry(config):
+    text = ARTICLE.replace("critic:", "critics:").replace("num_iter", "prompts: Explain rain.\n  num_iter")
+    options = load_self_improvement(config(text))["options"]
+    assert options["task"]["prompts"] == ["Explain rain."] and len(options["critics"]) == 1
+
+
 def test_a_key_in_the_file_works_with_a_warning_that_does_not_repeat_it(config, monkeypatch):
     key = "sk-1234567890abcdef1234"
     text = ARTICLE.replace("${MY_ACTOR_KEY}", key)
@@ -120,6 +163,9 @@ WRONG = [
     (ARTICLE.replace("model_name: deepseek-chat, ", ""), "critic.*model_name"),
     (ARTICLE.replace("MY_CRITIC_KEY", "NO_SUCH_KEY"), "NO_SUCH_KEY"),
     (ARTICLE.replace("- name: helpfulness", "- nam: helpfulness"), "nam"),
+    (ARTICLE.replace("weight: 2", "scale: 10"), r"tone: scale must be \[low, high\]"),
+    (ARTICLE.replace("critic: {provider", "critic: deepseek-chat #"), "critic: it must be {provider"),
+    (ARTICLE.replace("critic: {provider", "critic: [] #"), "critic: it must be {provider"),
     ("a: [", "not valid YAML"),
 ]
 

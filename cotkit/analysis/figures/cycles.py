@@ -72,7 +72,10 @@ def final_accuracy(test: Mapping[str, Any] | None) -> Figure:
             axes.barh(place, right["value"], height=0.6, color=BLUE)
             axes.plot([right["low"], right["high"]], [place, place], color="black", lw=1.5)
             axes.text(1.02, place, share(right["value"]), va="center", transform=axes.get_yaxis_transform())
-        axes.set_yticks(range(len(actors)), [label(name) for name in actors])
+        few = {
+            name: f" (n = {n})" for name, found in actors.items() if (n := found["pass1"]["n"]) < test["n"]
+        }
+        axes.set_yticks(range(len(actors)), [label(name + few.get(name, "")) for name in actors])
         axes.invert_yaxis()
         axes.set_xlim(0, 1)
         percent_axis(axes.xaxis)
@@ -101,8 +104,10 @@ def family_accuracy(frame: pandas.DataFrame) -> Figure:
         axes.set_ylim(len(frame) - 0.5, -0.5)
         axes.set_xlabel("right: bar = before, point = after; hollow = never trained on")
         bare(axes)
-        gains = frame.loc[frame["family"] != UNSEEN, "difference"]
-        title(figure, f"{(gains > 0).sum()} of {len(gains)} families gained, {(gains < 0).sum()} lost")
+        own = frame[frame["family"] != UNSEEN]
+        clear = own.loc[own["p_value"] < 0.05, "difference"]
+        gained, lost = (clear > 0).sum(), (clear < 0).sum()
+        title(figure, f"{gained} of {len(own)} families gained clearly, {lost} lost (p < 0.05 each)")
     return figure
 
 

@@ -1,0 +1,215 @@
+"""A self-improvement run as tables and sentences, from the reports of its cycles and its report.json."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from cotkit.analysis.cycles import Comparison
+from cotkit.analysis.intervals import NAN, Rate
+
+if TYPE_CHECKING:
+    import pandas
+
+
+def cycles_frame(reports: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:
+    """One line a cycle: what it made, kept, trained and decided."""
+    import pandas
+
+    lines = []
+    for report in reports:
+        held, levels = report["heldout"] or {}, [alarm["level"] for alarm in report["alarms"]]
+        counts = ("prompts", "attempts", "generated", "kept", "replayed")
+        compared = ("n", "left_out", "champion", "challenger", "difference", "low", "high", "p_value")
+        lines.append(
+            {name: report[name] for name in ("cycle", "status", "method")}
+            | {name: report["counts"][name] for name in counts}
+            | {name: held.get(name) for name in compared}
+            | {"red": levels.count("red"), "amber": levels.count("amber")}
+            | {"trained": report["training"]["trained"], "promoted": report["decision"]["promoted"]}
+            | {"calls": report["cost"]["calls"], "minutes": report["seconds"] / 60}
+        )
+    return pandas.DataFrame(lines)
+
+
+def training_frame(reports: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:
+    """One line a training: how many `examples` were exported for it, on how many `rows` it trained and what
+    it left out (what its trainer says, nothing where it says nothing), steps, losses, warnings of the export
+    and of the training."""
+    import pandas
+
+    lines = []
+    for report in reports:
+        made, counts = report["training"], report["counts"]
+        if "status" not in made:
+            continue
+        lines.append(
+            {"cycle": report["cycle"], "method": report["method"], "status": made["status"]}
+            | {"examples": counts["kept"] + counts["replayed"], "rows": made.get("rows")}
+            | {"left_out": _counted(made.get("drops") or {})}
+            | {name: made.get(name) for name in ("steps", "loss_first", "loss_last")}
+            | {"minutes": (made.get("seconds") or 0.0) / 60, "warnings": "; ".join(_warnings(report))}
+        )
+    return pandas.DataFrame(lines, columns=_TRAINING_COLUMNS)
+
+
+_TRAINING_COLUMNS = [
+    "cycle", "method", "status", "examples", "rows", "left_out", "steps", "loss_first", "loss_last",
+    "minutes", "warnings",
+]  # fmt: skip
+
+
+def _counted(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{n:,} {reason}" for reason, n in counts.items())
+
+
+def _warnings(report: Mapping[str, Any]) -> list[str]:
+    return [*(report.get("export_warnings") or ()), *(report["training"].get("warnings") or ())]
+
+
+def trust_frame(reports: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:
+    """What the alarms look at: one line a measure, one column a cycle, with n and 95 % interval where there
+    is one.
+
+    Diversity is the challenger's on the dev set, where there is none that of the cycle's drafts; auc, brier
+    and critics_sd are the critics' on those of the cycle's traces that they judged ("judged").
+    """
+    import pandas
+
+    cycles = {f"cycle {report['cycle']}": dict(_trusted(report)) for report in reports}
+    frame = pandas.DataFrame(cycles, dtype=object).dropna(how="all").fillna("")
+    return frame.reset_index(names="measure")
+
+
+def _trusted(report: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
+    diversity, hacking, judge = (dict(report.get(name) or {}) for name in ("diversity", "hacking", "judge"))
+    if n := diversity.pop("n", None):
+        yield "outputs", f"n = {n}"
+    yield from ((name, _cell(value)) for name, value in diversity.items())
+    intervals = hacking.pop("intervals", None) or {}
+    yield from ((name, _cell(value, **intervals.get(name, {}))) for name, value in hacking.items())
+    if "judged" in judge:
+        yield "judged", f"{judge['judged']} of {judge['traces']} traces"
+    if "auc" in judge:
+        yield "auc", _cell(judge["auc"], judge["low"], judge["high"], judge["n"])
+        yield "brier", _cell(judge["brier"], n=judge["n"])
+    if "critics_sd" in judge:
+        yield "critics_sd", _cell(judge["critics_sd"])
+    yield "judge_noise", _cell(report["noise"]["sd"], n=report["noise"]["n"])
+    gain = report.get("gain") or {}
+    if gain.get("n"):
+        yield "gain of refinement", _cell(gain["mean"], *gain["interval"], gain["n"])
+
+
+def _cell(
+    value: float | None, low: float | None = None, high: float | None = None, n: int | None = None
+) -> str | None:
+    """In words; NaN is null in a report."""
+    if value is None or value != value:
+        return None
+    bounds = "" if low is None or high is None or low != low else f" [{low:.2f}, {high:.2f}]"
+    return f"{value:.2f}{bounds}" + (f" (n = {n})" if n else "")
+
+
+def unwatched_frame(reports: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:
+    """The alarms that could not be raised, and why. Columns: cycle, alarms, why."""
+    import pandas
+
+    lines = [
+        {"cycle": report["cycle"], "alarms": alarms, "why": why}
+        for report in reports
+        for why, alarms in _unwatched(report).items()
+    ]
+    return pandas.DataFrame(lines, columns=["cycle", "alarms", "why"])
+
+
+def _unwatched(report: Mapping[str, Any]) -> dict[str, str]:
+    """{why: the alarms that were not looked at}."""
+    found: dict[str, list[str]] = {}
+    for code, why in (report.get("not_looked_at") or {}).items():
+        found.setdefault(why, []).append(code)
+    return {why: ", ".join(codes) for why, codes in found.items()}
+
+
+def cycle_findings(report: Mapping[str, Any]) -> list[str]:
+    """Sentences on a whole self-improvement run, from its report.json."""
+    said = [sentence for cycle in report["cycles"] for sentence in _said_of_cycle(cycle)]
+    test = report["test"] or {"actors": {}, "comparisons": {}}
+    if not report["test"]:
+        why = report["stopped"] or "nothing was promoted, or it is empty"
+        said.append(f"The test set was not touched: {why}.")
+    if looks := ", ".join(test.get("earlier_looks", ())):
+        said.append(f"The test set was looked at before, after fewer cycles ({looks}): no first look.")
+    for name, found in test["actors"].items():
+        rates = [found[key] for key in ("pass1", "right_of_answered")]
+        rate, right = (Rate.of(one["right"], one["n"]) for one in rates)
+        if rate.n:
+            answered = f"of those it answered, {right.in_words()}"
+            unknown = f"; {n} more are undecided" if (n := found.get("undecided")) else ""
+            said.append(f"Test, {name}: right on {rate.in_words()}; {answered}{unknown}.")
+    for name, gap in test["comparisons"].items():
+        found, parts = _comparison(gap), gap["parts"]
+        doubt = "" if found.low > 0 or found.high < 0 else ", which may be noise"
+        form = f"; {_parts_in_words(parts)}" if parts["n"] else ""
+        said.append(f"Test, {name}: {found.in_words()}{doubt}{form}.")
+    for name, gap in (test.get("holdout") or {}).items():
+        said.append(f"Test, {name}, beside it: {_comparison(gap).in_words()}.")
+    cost = report["cost"]
+    usd = "at an unknown price" if cost["usd"] is None else f"for ${cost['usd']:.2f}"
+    spent = f"{cost['calls']:,} calls, {cost['tokens']:,} tokens {usd}, {report['seconds'] / 60:.0f} minutes"
+    return [*said, f"In all: {spent}.", *report["notes"]]
+
+
+def _comparison(found: Mapping[str, Any]) -> Comparison:
+    """As it stands in a report, where NaN is null."""
+    names = Comparison.__dataclass_fields__
+    return Comparison(**{key: NAN if found[key] is None else found[key] for key in names if key in found})
+
+
+def _said_of_cycle(cycle: Mapping[str, Any]) -> Iterator[str]:
+    counts, name, made = cycle["counts"], f"Cycle {cycle['cycle']}", cycle["training"]
+    kept = f"kept {counts['kept']:,} of {counts['generated']:,} {counts['unit']}"
+    outcome = "promoted" if cycle["decision"]["promoted"] else "the champion stays"
+    yield f"{name} ({cycle['status']}): {kept}; {outcome}: {cycle['decision']['reason']}."
+    if made.get("drops"):
+        yield f"{name}: the training left out {_counted(made['drops'])}, and took {made['rows']:,} rows."
+    if (sittings := made.get("sittings") or 1) > 1:
+        yield f"{name}: the training was interrupted and went on; it took {sittings} sittings."
+    yield from (f"{name}, warning: {text}." for text in _warnings(cycle))
+    gain, judge = cycle.get("gain") or {}, cycle.get("judge") or {}
+    if gain.get("refined"):
+        yield f"{name}: {_refined_in_words(gain)}."
+    if judge and cycle["noise"]["sd"] is None:
+        yield f"{name}: how much the critics' scores vary is not known, for they failed when asked again."
+    if judge.get("judged", 0) < judge.get("traces", 0):
+        seen = f"{judge['judged']:,} of {judge['traces']:,} traces, those that could still be chosen"
+        yield f"{name}: the critics saw {seen}; their scores and what is said of them are of these alone."
+    if held := cycle.get("holdout"):
+        yield f"{name}, beside the decision: {_comparison(held).in_words()}."
+    yield from (f"{name}, {a['level']} alarm {a['code']}: {a['text']}." for a in cycle["alarms"])
+    for why, alarms in _unwatched(cycle).items():
+        yield f"{name}, not looked at: {alarms} ({why})."
+
+
+def _refined_in_words(gain: Mapping[str, Any]) -> str:
+    said = [f"{gain['refined']:,} traces were refined"]
+    if gain["n"]:
+        low, high = gain["interval"]
+        bounds = "" if low is None else f", 95 % interval {low:+.2f} to {high:+.2f}"
+        said.append(f"refinement changed the scores by {gain['mean']:+.2f} (n = {gain['n']}{bounds})")
+    if gain["decided"]:
+        said.append(
+            f"right: {gain['right_before']} before, {gain['right_after']} after, of {gain['decided']}"
+        )
+    return "; ".join(said)
+
+
+def _parts_in_words(parts: Mapping[str, Any]) -> str:
+    words = []
+    for name in ("format", "reasoning"):
+        value, low, high = (100 * (parts[key] or 0.0) + 0.0 for key in (name, f"{name}_low", f"{name}_high"))
+        words.append(f"{value:+.1f} ({low:+.1f} to {high:+.1f}) from the {name}")  # + 0.0: no -0
+    if not parts["known"]:
+        few = " and ".join(f"{n}" for n in parts["answered"])
+        words.append(f"with {few} answers before and after nothing is known of the reasoning apart")
+    return ", ".join(words)
