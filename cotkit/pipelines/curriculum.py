@@ -86,9 +86,7 @@ def split_problems(
         sets |= {p.id: name for p in group}
     if not sizes["train"]:
         given = f"{len(problems)} problems (in {len(groups)} clusters) to train on"
-        raise ValueError(
-            f"dev={dev} and test={test} leave none of the {given}: give more problems"
-        )
+        raise ValueError(f"dev={dev} and test={test} leave none of the {given}: give more problems")
     return sets
 
 
