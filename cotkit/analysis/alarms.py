@@ -21,7 +21,7 @@ import numpy as np
 
 from cotkit.analysis.diversity import distinct_n
 from cotkit.analysis.drafts import checks, drafts_of, first_drafts, paired, score, scored, spoken
-from cotkit.analysis.intervals import NAN, Rate, bootstrap_interval, paired_difference
+from cotkit.analysis.intervals import NAN, Rate, bootstrap_interval, bounded, paired_difference
 from cotkit.analysis.kernels import tfidf_kernel, vendi_score, words
 from cotkit.records import Row
 
@@ -248,26 +248,21 @@ def hacking(
         first, then = _correlation(before), _correlation(now)
         error = math.sqrt(sum(1 / max(known[3] - 3, 1) for known in (first, then)))
         clear = _fisher(first[0]) - _fisher(then[0]) > 1.96 * error
-        text = f"correlation of scores and verdicts {_bounded(*first)} -> {_bounded(*then)}"
+        text = f"correlation of scores and verdicts {bounded(*first)} -> {bounded(*then)}"
         alarms += raised("proxy_gold_correlation", first[0] - then[0] if clear else 0.0, text)
     gaps = _holdout_gaps(before, now, holdout_before, holdout_now)
     if len(gaps) >= LEAST and (bounds := bootstrap_interval(gaps, resamples=500))[0] > chance:
         rise = float(np.mean(gaps))
-        text = f"scores rose {_bounded(rise, *bounds, len(gaps))} more than the hold-out critic's"
+        text = f"scores rose {bounded(rise, *bounds, len(gaps))} more than the hold-out critic's"
         text += f", of which picking by noisy scores explains at most {chance:.2f}" if chance else ""
         alarms += raised("holdout_gap", rise - chance, text)
     return alarms
 
 
-def _bounded(value: float, low: float, high: float, n: int) -> str:
-    """With the 95 % interval, where there is one."""
-    return f"{value:.2f}" + (f" [{low:.2f}, {high:.2f}]" if low < high else "") + f" (n = {n})"
-
-
 def length_drift(before: Sequence[Row], now: Sequence[Row]) -> list[Alarm]:
     """Outputs grow longer than the champion's on the same problems."""
     ratio, low, high, n = _length_ratio(before, now)
-    text = f"outputs are {_bounded(ratio, low, high, n)} times as long as before"
+    text = f"outputs are {bounded(ratio, low, high, n)} times as long as before"
     return raised("length_drift", ratio - 1 if n >= LEAST else 0.0, text)
 
 
@@ -362,7 +357,7 @@ def judge_drift(
         return []
     shift, (low, high) = float(np.mean(moves)), bootstrap_interval(moves, resamples=500)
     clear = abs(shift) > 2 * noise * math.sqrt(2 / len(moves)) and not low <= 0 <= high
-    text = f"the scores of frozen answers moved by {_bounded(shift, low, high, len(moves))}"
+    text = f"the scores of frozen answers moved by {bounded(shift, low, high, len(moves))}"
     return raised("judge_drift", abs(shift) if clear else 0.0, text)
 
 

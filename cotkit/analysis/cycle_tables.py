@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cotkit.analysis.cycles import Comparison
-from cotkit.analysis.intervals import NAN, Rate
+from cotkit.analysis.intervals import NAN, Rate, bounded
 
 if TYPE_CHECKING:
     import pandas
@@ -101,14 +101,9 @@ def _trusted(report: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
         yield "gain of refinement", _cell(gain["mean"], *gain["interval"], gain["n"])
 
 
-def _cell(
-    value: float | None, low: float | None = None, high: float | None = None, n: int | None = None
-) -> str | None:
+def _cell(value: float | None, *bounds: float | None, **known: Any) -> str | None:
     """In words; NaN is null in a report."""
-    if value is None or value != value:
-        return None
-    bounds = "" if low is None or high is None or low != low else f" [{low:.2f}, {high:.2f}]"
-    return f"{value:.2f}{bounds}" + (f" (n = {n})" if n else "")
+    return None if value is None or value != value else bounded(value, *bounds, **known)
 
 
 def unwatched_frame(reports: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:

@@ -20,6 +20,12 @@ import numpy as np
 NAN = float("nan")
 
 
+def bounded(value: float, low: float | None = None, high: float | None = None, n: int | None = None) -> str:
+    """In words, with the interval and the count where there are any."""
+    bounds = "" if low is None or high is None or not low <= high else f" [{low:.2f}, {high:.2f}]"
+    return f"{value:.2f}{bounds}" + (f" (n = {n})" if n else "")
+
+
 def wilson_interval(successes: float, n: float, confidence: float = 0.95) -> tuple[float, float]:
     """Wilson's score interval of a proportion, within 0..1; (nan, nan) for n = 0.
 

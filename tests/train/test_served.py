@@ -9,7 +9,7 @@ import pytest
 from tiny import PAIRS, SFT, needs_training
 
 from cotkit.chat import embedded, weights
-from cotkit.train import EmbeddedTrainer, to_llama_adapter, to_llama_model, transformers_folder
+from cotkit.train import EmbeddedTrainer, merge, to_llama_adapter, to_llama_model, transformers_folder
 
 QUESTION = "What is 7 + 5?"
 ASK = {"temperature": 0, "max_tokens": 1, "logprobs": 10}
@@ -32,6 +32,21 @@ def first_token(**served) -> dict[str, float]:
     return {e["token"]: e["logprob"] for e in model.complete(QUESTION, **ASK).logprobs[0]["top_logprobs"]}
 
 
+def first_token_of(folder) -> dict[str, float]:
+    """Log-probability of every first token of an answer."""
+    import torch
+    import transformers
+
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    asked = [{"role": "user", "content": QUESTION}]
+    text = tokenizer.apply_chat_template(asked, tokenize=False, add_generation_prompt=True)
+    with torch.no_grad():
+        logits = model(**tokenizer(text, return_tensors="pt", add_special_tokens=False)).logits[0, -1]
+    logs = torch.log_softmax(logits.float(), -1).tolist()
+    return {tokenizer.decode([i]): value for i, value in enumerate(logs)}
+
+
 def random_adapter(base, folder):
     """An adapter that says other things than its base."""
     import peft
@@ -43,7 +58,7 @@ def random_adapter(base, folder):
     shape = peft.LoraConfig(r=4, lora_alpha=8, target_modules="all-linear", task_type="CAUSAL_LM")
     model = peft.get_peft_model(model, shape)
     for name, matrix in model.named_parameters():
-        if "lora_B" in name:
+        if "lora_B" in name:  # mostly queries and keys: their rows in a wrong order put the two 1.0 apart
             torch.nn.init.normal_(matrix, std=0.6 if ".q_proj" in name or ".k_proj" in name else 0.1)
     model.save_pretrained(folder)
     return folder, model.merge_and_unload()
@@ -55,6 +70,19 @@ def test_a_file_that_is_no_model_is_refused_with_how_to_make_one(tmp_path):
         embedded.local_model("smollm2-135m", gguf=tmp_path / "model.safetensors")
     with pytest.raises(ValueError, match="gguf: there is no file"):
         embedded.local_model("smollm2-135m", gguf=tmp_path / "none.gguf")
+
+
+@pytest.mark.model
+@needs_training
+def test_the_server_with_the_adapter_says_what_the_merged_model_says(smollm2, tmp_path):
+    adapter, _ = random_adapter(smollm2, tmp_path / "adapter")
+    told = first_token(adapter=to_llama_adapter(adapter, tmp_path / "student.gguf", "smollm2-135m"))
+    by_merged = first_token_of(merge(adapter, tmp_path / "merged"))
+    by_base = first_token_of(smollm2)
+    apart = [abs(told[token] - by_merged[token]) for token in told]
+    moved = [abs(by_base[token] - by_merged[token]) for token in told]
+    assert sum(moved) / len(moved) > 0.7  # in nats, from the base
+    assert sum(apart) / len(apart) < 0.2  # the server computes in 4 and 8 bits
 
 
 @pytest.mark.model

@@ -10,11 +10,11 @@ import subprocess
 import sys
 
 import pytest
-from tiny import PAIRS, SFT, needs_training, tiny_model
+from tiny import PAIRS, SFT, needs_training
 
 from cotkit.train import EmbeddedTrainer, FolderTrainer, LoraOptions, TrainingDataError
 
-pytestmark = needs_training
+pytestmark = [needs_training, pytest.mark.usefixtures("one_thread")]
 QUICK = {"max_steps": 2, "batch_size": 2, "say": None}
 
 WRONG = [
@@ -89,21 +89,6 @@ def test_what_is_written_down_is_json_and_minds_only_what_the_result_depends_on(
 
 
 # Chains of trainings
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory):
-    return tiny_model(tmp_path_factory.mktemp("base"))
 
 
 def folder_trainer(base, **options):

@@ -13,31 +13,15 @@ import subprocess
 import sys
 
 import pytest
-from tiny import KTO, PAIRS, PROBLEMS, SFT, answer, needs_training, said, tiny_model
+from tiny import KTO, PAIRS, PROBLEMS, SFT, answer, needs_training, said
 
 from cotkit.records import Candidate, Row, Verdict
 from cotkit.runs import export_rows
 from cotkit.train import LoraOptions, TrainingDataError, merge, open_training, train
 
-pytestmark = needs_training
+pytestmark = [needs_training, pytest.mark.usefixtures("one_thread")]
 QUICK = {"max_steps": 2, "batch_size": 2, "say": None}
 LN2 = math.log(2)  # the dpo loss of a model that is its own reference
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """Two threads gain nothing on a model this small and stall each other on a busy machine."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory):
-    return tiny_model(tmp_path_factory.mktemp("base"))
 
 
 @pytest.fixture(scope="module")
