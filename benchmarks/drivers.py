@@ -5,7 +5,8 @@
 `aiohttp` and `openai` are the floors: `width` tasks over one iterator, nothing checked, each answer written
 as a line. `cotkit-...` is `cotkit.distill` with everything on: rendering, queue, cache, ledger, verification,
 journal. `camel` is CAMEL's SelfImprovingCoTPipeline, for which the process must run in a venv of its own.
-The jobs: `single` = one trace a problem; `chain` = generate, judge, refine at most twice.
+The jobs: `single` = one trace a problem; `chain` = generate, judge, refine at most twice; `file` = `single`,
+the problems left in a .jsonl file.
 """
 
 from __future__ import annotations
@@ -118,10 +119,17 @@ def with_cotkit(options: argparse.Namespace) -> None:
         transport=options.driver.removeprefix("cotkit-"),
         temperature=0.7,
     )
-    problems = [
+    problems: Any = (
         {"id": str(number), "problem": problem_text(number), "reference": str(number)}
         for number in range(options.n)
-    ]
+    )
+    if options.job == "file":
+        path = pathlib.Path(options.out) / "problems.jsonl"
+        with open(path, "w", encoding="utf-8") as file:
+            file.writelines(json.dumps(problem) + "\n" for problem in problems)
+        problems = cotkit.load_problems(path, stream=True)
+    else:
+        problems = list(problems)
     chain = options.job == "chain"
     run = cotkit.distill(
         problems,
@@ -198,6 +206,11 @@ def written_bytes() -> int:
         return 0
 
 
+def lines(path: pathlib.Path) -> int:
+    with open(path, "rb") as file:  # line by line, or it would be the peak of memory
+        return sum(1 for _ in file)
+
+
 def cpu_s() -> float:
     own, children = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
@@ -206,7 +219,7 @@ def cpu_s() -> float:
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     arguments.add_argument("driver", choices=DRIVERS)
-    arguments.add_argument("job", choices=("single", "chain"))
+    arguments.add_argument("job", choices=("single", "chain", "file"))
     arguments.add_argument("--base-url", required=True)
     arguments.add_argument("--n", type=int, default=100)
     arguments.add_argument("--width", type=int, default=20)
@@ -217,7 +230,7 @@ def main() -> None:
     began, cpu, waited, written = time.monotonic(), cpu_s(), waited_s(), written_bytes()
     DRIVERS[options.driver](options)
     files = [path for path in pathlib.Path(options.out).rglob("*") if path.is_file()]
-    rows = [path.read_bytes().count(b"\n") for path in files if path.name == "rows.jsonl"]
+    rows = [lines(path) for path in files if path.name == "rows.jsonl"]
     print(
         json.dumps(
             {

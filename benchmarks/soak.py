@@ -25,7 +25,6 @@ import random
 import resource
 import shutil
 import signal
-import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -34,6 +33,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from mock_endpoint import Endpoint
+
+from cotkit.chat import CallLedger
 
 WIDTH = 12
 HURTS = ("kill", "interrupt", "twice", "full disk", "none")
@@ -160,9 +161,8 @@ def check_calls(plan: Round, endpoint: Endpoint, folder: pathlib.Path, cut: int)
     seen = endpoint.stats()
     assert seen["mixed"] == 0, f"{seen['mixed']} prompts mixed two problems"
     assert seen["peak"] <= WIDTH, f"{seen['peak']} calls in flight, {WIDTH} allowed"
-    with sqlite3.connect(folder / "calls.sqlite") as database:
-        known = database.execute("SELECT COUNT(*) FROM calls WHERE kind IS NULL").fetchone()[0]
-    database.close()
+    with CallLedger(folder / "calls.jsonl", read_only=True) as ledger:
+        known = ledger.totals()["calls"]
     unknown = seen["ok"] - known  # delivered to a process that was gone, or that had no disk to write them
     assert 0 <= unknown <= cut * WIDTH, f"the endpoint gave {seen['ok']} answers, the ledger knows {known}"
     assert seen["repeated"] <= unknown, f"{seen['repeated']} generations repeated, {unknown} were cut off"

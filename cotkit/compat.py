@@ -87,7 +87,7 @@ class AgentModel:
         finally:
             if ledger is not None:  # tokens and cost unknown
                 seconds = time.monotonic() - started
-                await ledger.record(role=role, endpoint="agent", model=self.name, kind=kind, seconds=seconds)
+                ledger.record(role=role, endpoint="agent", model=self.name, kind=kind, seconds=seconds)
         if kind is not None:
             raise ModelError(kind, f"{self.name} returned no content")
         return Completion(

@@ -237,25 +237,26 @@ class Endpoint:
                 reply = read_completion(await transport.post(body))
             except Failure as failure:
                 failure.message = scrub(failure.message, self._secrets())
-                await self._record(ledger, role, failure.kind, Usage(), (prompt, 0), started)
+                self._record(ledger, role, failure.kind, Usage(), (prompt, 0), started)
                 raise
             usage = self._usage(reply)
             written = sum(len(a.text) + len(a.reasoning or "") for a in reply.answers)
             tokens = prompt, written // CHARACTERS_PER_TOKEN
             problem = reply.answers[0].problem if len(calls) == 1 else None
             if problem is not None:
-                await self._record(ledger, role, problem, usage, tokens, started)
+                self._record(ledger, role, problem, usage, tokens, started)
                 raise Failure(problem, scrub(reply.answers[0].detail, self._secrets()))
             latency = time.monotonic() - started
             completions = self._completions(body, calls, attempts, reply, usage, latency)
             answered = zip(calls, completions, strict=True)
-            await self._record(ledger, role, None, usage, tokens, started, answered)
+            self._record(ledger, role, None, usage, tokens, started, answered)
         self._works()
+        self.last_failure = ""  # it is of a request that is tried again
         if len(reply.answers) < body.get("n", 1):
             self.dialect.takes_n = False
         return completions
 
-    async def _record(
+    def _record(
         self,
         ledger: CallLedger | None,
         role: str,
@@ -267,7 +268,7 @@ class Endpoint:
     ) -> None:
         if ledger is None:
             return
-        await ledger.record(
+        ledger.record(
             role=role,
             endpoint=self.label,
             model=self.options.model,
@@ -314,7 +315,8 @@ class Endpoint:
                     logprobs=answer.logprobs,
                 )
             )
-            usage = Usage()
+            if len(calls) > 1:
+                usage = Usage()
         return completions
 
     def _usage(self, reply: Reply) -> Usage:

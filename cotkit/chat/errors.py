@@ -34,7 +34,7 @@ ErrorKind = Literal[
     "parse",  # no valid object after the re-ask
     "malformed",  # the body is not a chat completion
     "circuit_open",  # every endpoint of the model is down
-    "ledger",  # calls.sqlite cannot be read or written
+    "ledger",  # calls.jsonl cannot be read or written
 ]
 TRANSIENT = frozenset({"server", "timeout", "connection", "malformed"})
 DOWN = frozenset({"auth", "not_found", "quota"})
@@ -68,7 +68,7 @@ class ModelError(Exception):
 
 
 class LedgerError(ModelError):
-    """calls.sqlite cannot be read or written. Nothing in it was changed; the message says what to do."""
+    """calls.jsonl cannot be read or written. Nothing in it was changed; the message says what to do."""
 
     def __init__(self, message: str):
         super().__init__("ledger", message, stops_run=True)

@@ -1,28 +1,23 @@
-"""calls.sqlite: what a run has asked, paid for and been told.
+"""calls.jsonl: what a run has asked, paid for and been told.
 
-Two tables. `calls` is the ledger: one row a request that ended, answered or failed, with its tokens and
-cost. `answers` is the cache: the completion of a call under the key of what was asked. Nobody is given an
-answer before both are written, so a killed process loses none that it used; requests that end in the same
-turn of the event loop share a transaction, so that the busier the loop, the less each of them costs.
+A journal with one line a request that ended: who was asked, in which role, how it ended (`kind`, null =
+answered), its tokens and cost (null = unknown), and, under the key of what was asked, the completions it
+brought, which makes the file the response cache too. Answers that were of no use are taken back by a line
+`{"forgotten": key, "role": ...}`, the key null where nothing was stored.
 
-SQLite in WAL mode: a commit is an append to calls.sqlite-wal and survives `kill -9`; `sync()`, which a run
-calls every few seconds, makes it survive a power cut too. The main file is written when the ledger is closed,
-or once 64 MB wait in the WAL, so that no page is rewritten for each call.
-The keys are held in memory: an index in the file would be one more page to write for each call.
+Nobody is given an answer before its line is written, so a killed process loses none that it used. `sync()`,
+which a run calls every few seconds, makes them survive a power cut too. In memory are the sums, and where the
+line of each key is.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import math
-import os
-import sqlite3
 import threading
 import time
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,41 +25,14 @@ from cotkit.chat.budgets import Budgets
 from cotkit.chat.errors import LedgerError
 from cotkit.chat.tally import Amount, Tally
 from cotkit.records import Completion, Usage
+from cotkit.runs import DigestMap, Journal, JournalError, dump_json, read_lines
 
 if TYPE_CHECKING:
     from cotkit.chat.endpoint import Endpoint
     from cotkit.chat.model import ChatModel
 
-SCHEMA_VERSION = 1
-PAGE = 1024  # bytes: a commit writes whole pages, and most answers are shorter than SQLite's 4 KiB
-WAL_PAGES = 65_536
-BUSY_S = 10.0
-
-_TABLES = f"""
-BEGIN IMMEDIATE;
-CREATE TABLE IF NOT EXISTS calls (
-    id INTEGER PRIMARY KEY, at REAL, seconds REAL, role TEXT, endpoint TEXT, model TEXT,
-    kind TEXT,  -- why it failed; NULL = answered
-    prompt_tokens INTEGER, completion_tokens INTEGER, cost_usd REAL,  -- NULL = unknown
-    guessed_tokens INTEGER, guessed_usd REAL  -- what an unknown use counts for in the budgets
-);
-CREATE TABLE IF NOT EXISTS answers (id INTEGER PRIMARY KEY, call INTEGER, key BLOB, completion TEXT);
-PRAGMA user_version = {SCHEMA_VERSION};
-COMMIT;
-"""
-_SUMS = """
-SELECT role, kind, COUNT(*), TOTAL(prompt_tokens), TOTAL(completion_tokens), TOTAL(cost_usd),
-    SUM(prompt_tokens IS NULL OR completion_tokens IS NULL), SUM(cost_usd IS NULL),
-    TOTAL(guessed_tokens), TOTAL(guessed_usd)
-FROM calls GROUP BY role, kind
-"""
-_INSERT_CALL = """
-INSERT INTO calls (at, seconds, role, endpoint, model, kind, prompt_tokens, completion_tokens, cost_usd,
-    guessed_tokens, guessed_usd) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-"""
-_INSERT_ANSWER = "INSERT INTO answers (call, key, completion) VALUES (?, ?, ?)"
+KEY_BYTES = 32  # sha256
 _NOT_STORED = {"parsed", "cached"}
-_HINT = "is there space left, and may you write there?"
 
 
 class CallLedger:
@@ -74,8 +42,9 @@ class CallLedger:
         what such requests took so far; one that would pass a budget raises BudgetExceeded. Retries count,
         429s do not. They bound the whole run: what earlier sessions on this folder spent is counted.
     use_cache: False asks everything again; what is stored stays.
+    read_only: for `totals` and `find` of a file that is left as it is.
 
-    Raises LedgerError when the file cannot be read, or is not a ledger; nothing in it is changed then.
+    Raises LedgerError when the file cannot be used, or is not a ledger; nothing in it is changed then.
     """
 
     def __init__(
@@ -86,6 +55,7 @@ class CallLedger:
         budget_tokens: int | None = None,
         budget_calls: int | None = None,
         use_cache: bool = True,
+        read_only: bool = False,
     ):
         self.path, self.use_cache = Path(path), use_cache
         self._lock = threading.RLock()  # totals() is read from the notebook's thread
@@ -93,71 +63,59 @@ class CallLedger:
         self.budgets = Budgets(self._tallies, self.path, budget_usd, budget_tokens, budget_calls)
         self.reserved = self.budgets.reserved
         self._turns: dict[bytes, asyncio.Event | None] = {}
-        self._ended: list[_Ended] = []  # not yet written
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self._trouble():
-            self._db = sqlite3.connect(
-                self.path, timeout=BUSY_S, isolation_level=None, check_same_thread=False
-            )
-            try:
-                self._prepare()
-            except BaseException:
-                self._db.close()
-                raise
-
-    def _prepare(self) -> None:
-        """Checks the file, makes the tables of a new one, adds up what earlier sessions spent."""
-        tables = self._db.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]
-        version = self._db.execute("PRAGMA user_version").fetchone()[0]
-        if tables and version != SCHEMA_VERSION:
-            raise LedgerError(
-                f"{self.path} is no ledger of this version of cotkit (schema {version}, not "
-                f"{SCHEMA_VERSION}); it was left as it is. Give the run another folder, or move it away."
-            )
-        if tables and (found := self._db.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
-            raise sqlite3.DatabaseError(found.splitlines()[-1])
-        if not tables:
-            self._db.execute(f"PRAGMA page_size = {PAGE}")
-        self._use_wal()
-        if not tables:
-            self._db.executescript(_TABLES)
-        self._known = dict(self._db.execute("SELECT key, id FROM answers ORDER BY id DESC"))  # first one wins
-        for role, *sums in self._db.execute(_SUMS):
-            self._tally(role).add(*sums)
-
-    def _use_wal(self) -> None:
-        deadline = time.monotonic() + BUSY_S
-        while True:
-            try:
-                self._db.execute("PRAGMA journal_mode = WAL")
-                break
-            except sqlite3.OperationalError:  # here, SQLite does not itself wait for another process
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.05)
-        self._db.execute("PRAGMA synchronous = NORMAL")
-        self._db.execute(f"PRAGMA wal_autocheckpoint = {WAL_PAGES}")
-
-    @contextlib.contextmanager
-    def _trouble(self) -> Iterator[None]:
-        """SQLite's errors, said for the person at the notebook."""
+        self._lines = DigestMap()  # key -> where the line with its answer starts
+        self._not_stored: set[bytes] = set()  # keys of answers that came again: the stored ones stay
+        self._journal: Journal | None = None
+        self._lines_read = 0
         try:
-            with self._lock:
-                yield
-        except sqlite3.ProgrammingError:
-            raise LedgerError(f"{self.path} was closed: open the ledger again") from None
-        except sqlite3.OperationalError as error:
-            hint = "another process is writing to it" if "locked" in str(error) else _HINT
-            raise LedgerError(f"{self.path} cannot be used: {error} ({hint})") from None
-        except sqlite3.DatabaseError as error:
+            if read_only:
+                start = 0
+                for line, end in read_lines(self.path):
+                    self._read(line, start)
+                    start = end
+            else:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                self._journal = Journal(self.path, self._read)
+            self._file = open(self.path, "rb")  # noqa: SIM115 - open for the run's life
+        except OSError as error:
+            raise self._unusable(error) from None
+        except JournalError as error:
             raise LedgerError(
-                f"{self.path} is damaged ({error}); it was left as it is. Rename it and run again: finished "
-                "rows are kept in rows.jsonl, calls of unfinished ones are asked again. To save what can be "
-                f"saved of it: sqlite3 {self.path.name} .recover | sqlite3 saved.sqlite"
+                f"{error} Finished rows do not need {self.path.name}: where it is renamed, only calls of "
+                "unfinished ones are asked again."
             ) from None
 
-    def _tally(self, role: str) -> Tally:
-        return self._tallies.setdefault(role, Tally())
+    def _unusable(self, error: OSError) -> LedgerError:
+        why = error.strerror or error
+        return LedgerError(
+            f"{self.path} cannot be used: {why} (is there space left, and may you write there?)"
+        )
+
+    def _read(self, line: dict[str, Any], start: int) -> None:
+        """A line that an earlier session wrote."""
+        self._lines_read += 1
+        try:
+            self._take_in(line, [_key(answer["key"]) for answer in line.get("answers", ())], start)
+        except (AttributeError, KeyError, TypeError, ValueError):
+            raise LedgerError(
+                f"{self.path}, line {self._lines_read} is no call of this version of cotkit; the file was "
+                "left as it is. Give the run another folder, or move the file away."
+            ) from None
+
+    def _take_in(self, line: dict[str, Any], answers: Iterable[bytes], start: int) -> None:
+        """A line that stands in the file: what it adds to the sums, and whose answers it holds."""
+        with self._lock:
+            tally = self._tallies.setdefault(line["role"], Tally())
+            if "forgotten" in line:
+                tally.take_back("parse")
+                if line["forgotten"] and (key := _key(line["forgotten"])) in self._lines:
+                    del self._lines[key]
+                return
+            guess = Amount(0, line.get("guessed_tokens", 0), line.get("guessed_usd", 0.0))
+            tally.add(line["kind"], line["prompt_tokens"], line["completion_tokens"], line["cost_usd"], guess)
+            for key in answers:
+                if key not in self._lines:  # the first one wins
+                    self._lines[key] = start
 
     # The cache.
 
@@ -166,39 +124,41 @@ class CallLedger:
         if not self.use_cache:
             return None
         for key in keys:
-            if (id := self._known.get(key)) is None:
-                continue
-            with self._trouble():
-                row = self._db.execute("SELECT completion FROM answers WHERE id = ?", (id,)).fetchone()
-                self._tally(role).cached += 1
-            return Completion(**json.loads(row[0]), cached=True), key
+            if (found := self._find(key)) is not None:
+                with self._lock:
+                    self._tallies.setdefault(role, Tally()).cached += 1
+                return Completion(**found[1], cached=True), key
         return None
+
+    def _find(self, key: bytes) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        """The line that holds the answer under a key, and the answer."""
+        if self._file.closed:
+            raise LedgerError(f"{self.path} was closed: open the ledger again")
+        if (start := self._lines.get(key)) is None:
+            return None
+        self._file.seek(start)
+        try:
+            line = json.loads(self._file.readline())
+            answers = {answer["key"]: answer["completion"] for answer in line["answers"]}
+            return line, answers[key.hex()]
+        except (KeyError, TypeError, ValueError):
+            raise LedgerError(f"{self.path} was changed while it was in use: run again to go on") from None
 
     def turn(self, key: bytes) -> _Turn:
         """`async with`: identical calls take turns, so that the second finds the first one's answer."""
         return _Turn(self._turns, key)
 
     def forget(self, keys: Iterable[bytes]) -> None:
-        """The answers under these keys were no use: they leave the cache and count as kind "parse"."""
-        with self._trouble():
-            for key in keys:
-                if (id := self._known.pop(key, None)) is None:
-                    continue
-                call, role = self._db.execute(
-                    "SELECT calls.id, role FROM answers JOIN calls ON calls.id = call WHERE answers.id = ?",
-                    (id,),
-                ).fetchone()
-                with self._db:
-                    self._db.execute("BEGIN IMMEDIATE")
-                    self._db.execute("UPDATE calls SET kind = 'parse' WHERE id = ?", (call,))
-                    self._db.execute("DELETE FROM answers WHERE id = ?", (id,))
-                tally = self._tally(role)
-                tally.calls -= 1
-                tally.failed["parse"] += 1
+        """The last answers under these keys were no use: they leave the cache and count as kind "parse"."""
+        for key in keys:
+            if (found := self._find(key)) is not None:
+                forgotten = None if key in self._not_stored else key.hex()
+                line = {"forgotten": forgotten, "role": found[0]["role"]}
+                self._take_in(line, (), self._write(line, {}))
 
     # The ledger.
 
-    async def record(
+    def record(
         self,
         *,
         role: str,
@@ -211,48 +171,34 @@ class CallLedger:
         answers: Iterable[tuple[bytes, Completion]] = (),
     ) -> None:
         """One request has ended: `kind` None = answered, else why it failed. `guess` = what it took, where
-        the endpoint does not say; `answers` go into the cache. Returns when it is written.
+        the endpoint does not say; `answers` go into the cache. Raises LedgerError when it is not written.
         """
         usage, guess = usage or Usage(), guess or Amount(1)
-        unknown_usage = usage.prompt_tokens is None or usage.completion_tokens is None
-        guessed = guess.tokens if unknown_usage else 0, guess.usd if usage.cost_usd is None else 0.0
-        spent = usage.prompt_tokens, usage.completion_tokens, usage.cost_usd
-        loop = asyncio.get_running_loop()
-        ended = _Ended(
-            row=(time.time(), seconds, role, endpoint, model, kind, *spent, *guessed),
-            sums=(kind, 1, *(n or 0 for n in spent), unknown_usage, usage.cost_usd is None, *guessed),
-            answers=[(key, _as_json(completion)) for key, completion in answers],
-            written=loop.create_future(),
-        )
-        self._ended.append(ended)
-        if len(self._ended) == 1:
-            loop.call_soon(self._write)
-        await ended.written
+        line: dict[str, Any] = {"at": round(time.time(), 3), "seconds": round(seconds, 4), "role": role}
+        line |= {"endpoint": endpoint, "model": model, "kind": kind, **vars(usage)}
+        if guess.tokens and None in (usage.prompt_tokens, usage.completion_tokens):
+            line["guessed_tokens"] = guess.tokens
+        if guess.usd and usage.cost_usd is None:
+            line["guessed_usd"] = guess.usd
+        answers = dict(answers)
+        fresh = {key: completion for key, completion in answers.items() if key not in self._lines}
+        self._not_stored.update(answers.keys() - fresh.keys())
+        self._take_in(line, fresh, self._write(line, fresh))
 
-    def _write(self) -> None:
-        """What has ended since the last time, in one transaction: all of it, or nothing and an error."""
-        group, self._ended = self._ended, []
-        if not group:  # written when the ledger was closed
-            return
-        fresh, error = {}, None
+    def _write(self, line: dict[str, Any], answers: Mapping[bytes, Completion]) -> int:
+        """Where the line starts that now stands in the file."""
+        if self._file.closed:
+            raise LedgerError(f"{self.path} was closed: open the ledger again")
+        written = _encode(line).encode()
+        if answers:
+            stored = (
+                b'{"key":"%b","completion":%b}' % (k.hex().encode(), _stored(c)) for k, c in answers.items()
+            )
+            written = written[:-1] + b',"answers":[' + b",".join(stored) + b"]}"
         try:
-            with self._trouble(), self._db:
-                self._db.execute("BEGIN IMMEDIATE")
-                for ended in group:
-                    call = self._db.execute(_INSERT_CALL, ended.row).lastrowid
-                    for key, completion in ended.answers:
-                        if key not in self._known:
-                            fresh[key] = self._db.execute(_INSERT_ANSWER, (call, key, completion)).lastrowid
-            self._known |= fresh
-            with self._lock:
-                for ended in group:
-                    self._tally(ended.row[2]).add(*ended.sums)
-        except Exception as trouble:  # noqa: BLE001 - whoever waits must hear of it, whatever it is
-            error = trouble
-        for ended in group:
-            if ended.written.done():
-                continue
-            ended.written.set_result(None) if error is None else ended.written.set_exception(error)
+            return self._journal.append_line(written + b"\n")
+        except OSError as error:
+            raise self._unusable(error) from None
 
     def totals(self) -> dict[str, Any]:
         """Sums over every session on this folder, and by role; None = nothing is known.
@@ -291,20 +237,14 @@ class CallLedger:
 
     def sync(self) -> None:
         """Force what is written to disk: a power cut then takes none of it. Another thread may call it."""
-        log = f"{self.path}-wal"
-        try:
-            with open(log, "rb+") as file:
-                os.fsync(file.fileno())
-        except FileNotFoundError:
-            return  # the ledger is closed, and all in the main file
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, log) from None
+        if not self._file.closed:
+            self._journal.sync()
 
     def close(self) -> None:
-        """Writes everything into the main file and closes it. Calling it again does nothing."""
-        with self._trouble():
-            self._write()
-            self._db.close()
+        """Forces what is written to disk and closes the file. Calling it again does nothing."""
+        self._file.close()
+        if self._journal is not None:
+            self._journal.close()
 
     def __enter__(self) -> CallLedger:
         return self
@@ -315,16 +255,6 @@ class CallLedger:
     def __repr__(self) -> str:
         totals = self.totals()
         return f"CallLedger({str(self.path)!r}, calls={totals['calls']}, cached={totals['cached']})"
-
-
-@dataclass
-class _Ended:
-    """A request to be written: the row of `calls`, what the sums grow by, answers and their keys."""
-
-    row: tuple[Any, ...]
-    sums: tuple[Any, ...]
-    answers: list[tuple[bytes, str]]
-    written: asyncio.Future[None]
 
 
 class _Turn:
@@ -344,38 +274,39 @@ class _Turn:
             ended.set()
 
 
-def _as_json(completion: Completion) -> str:
-    """Lone surrogates, which pydantic refuses, survive as escapes."""
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+
+
+def _stored(completion: Completion) -> bytes:
     try:
-        return completion.model_dump_json(exclude=_NOT_STORED)
-    except ValueError:
-        return json.dumps(completion.model_dump(exclude=_NOT_STORED))
+        return completion.model_dump_json(exclude=_NOT_STORED, exclude_none=True).encode()
+    except ValueError:  # it refuses lone surrogates
+        return dump_json(completion.model_dump(exclude=_NOT_STORED, exclude_none=True))
+
+
+def _key(text: str) -> bytes:
+    key = bytes.fromhex(text)
+    if len(key) != KEY_BYTES:
+        raise ValueError(f"a key has {KEY_BYTES} bytes")
+    return key
 
 
 def merge_ledgers(paths: Iterable[Path], output: Path) -> dict[str, Any]:
-    """A new calls.sqlite with all calls and answers of others, and its `totals()`. Raises LedgerError."""
-    output.unlink(missing_ok=True)
-    with CallLedger(output) as ledger, ledger._trouble():
-        for path in paths:
-            if not path.is_file():
-                continue
-            ledger._db.execute("ATTACH ? AS other", (str(path),))
-            try:
-                with ledger._db:
-                    ledger._db.execute("BEGIN IMMEDIATE")
-                    first = ledger._db.execute("SELECT COALESCE(MAX(id), 0) FROM calls").fetchone()[0]
-                    ledger._db.execute(
-                        "INSERT INTO calls SELECT id + ?, at, seconds, role, endpoint, model, kind, "
-                        "prompt_tokens, completion_tokens, cost_usd, guessed_tokens, guessed_usd "
-                        "FROM other.calls",
-                        (first,),
-                    )
-                    ledger._db.execute(
-                        "INSERT INTO answers (call, key, completion) SELECT call + ?, key, completion "
-                        "FROM other.answers WHERE key NOT IN (SELECT key FROM answers) ORDER BY id",
-                        (first,),
-                    )
-            finally:
-                ledger._db.execute("DETACH other")
-    with CallLedger(output) as ledger:
+    """A new calls.jsonl with all calls and answers of others, and its `totals()`. What one of them has
+    forgotten is left out, so that it takes no answer from another. Raises LedgerError.
+    """
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with open(output, "wb") as merged:
+        for path in filter(Path.is_file, paths):
+            with CallLedger(path, read_only=True) as ledger:
+                start = 0
+                for line, end in read_lines(path):
+                    if "forgotten" in line:
+                        line["forgotten"] = None
+                    answers = line.pop("answers", ())
+                    if known := [a for a in answers if ledger._lines.get(_key(a["key"])) == start]:
+                        line["answers"] = known
+                    merged.write(dump_json(line) + b"\n")
+                    start = end
+    with CallLedger(output, read_only=True) as ledger:
         return ledger.totals()

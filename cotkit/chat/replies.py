@@ -13,7 +13,7 @@ from typing import Any
 
 from cotkit.chat.errors import Failure, classify
 
-MOST_TOKENS = 2**53  # more counts nothing; JSON's numbers are exact up to here, SQLite's end at 2**63
+MOST_TOKENS = 2**53  # more counts nothing; JSON's numbers are exact up to here
 
 _TAG = re.compile(r"</?think>")
 _CODE_OR_TAG = re.compile(r"```.*?```|`[^`\n]*`|</?think>", re.DOTALL)

@@ -41,21 +41,26 @@ class Tally:
     guessed: Amount = field(default_factory=Amount)  # what those count for in the budgets
 
     def add(
-        self, kind: str | None, requests: int, prompt: float, completion: float, cost: float,
-        unknown_usage: int, unknown_cost: int, guessed_tokens: float, guessed_usd: float,
-    ) -> None:  # fmt: skip
+        self, kind: str | None, prompt: int | None, completion: int | None, cost: float | None, guess: Amount
+    ) -> None:
+        """One request: how it ended, its tokens and dollars (None = unknown), what they are guessed at."""
         if kind is None:
-            self.calls += requests
+            self.calls += 1
         else:
-            self.failed[kind] += requests
+            self.failed[kind] += 1
         if kind in BILLED:
-            self.billed += requests
-            self.prompt_tokens += int(prompt)
-            self.completion_tokens += int(completion)
-            self.cost_usd += cost
-            self.unknown_usage += unknown_usage
-            self.unknown_cost += unknown_cost
-            self.guessed += Amount(0, guessed_tokens, guessed_usd)
+            self.billed += 1
+            self.prompt_tokens += prompt or 0
+            self.completion_tokens += completion or 0
+            self.cost_usd += cost or 0.0
+            self.unknown_usage += prompt is None or completion is None
+            self.unknown_cost += cost is None
+            self.guessed += guess
+
+    def take_back(self, kind: str) -> None:
+        """An answered request had failed after all; it stays on the bill."""
+        self.calls -= 1
+        self.failed[kind] += 1
 
     def merge(self, other: Tally) -> None:
         for name in (f.name for f in dataclasses.fields(self)):

@@ -85,6 +85,7 @@ class AiohttpTransport:
             connector=aiohttp.TCPConnector(limit=2 * options.max_concurrency, keepalive_timeout=KEEP_ALIVE_S),
             timeout=aiohttp.ClientTimeout(total=options.timeout, sock_connect=CONNECT_S),
             headers=headers,
+            cookie_jar=aiohttp.DummyCookieJar(),  # an API has none, and a jar is gone through at each request
             proxy=_proxy_for(base_url, host),
         )
 

@@ -169,10 +169,10 @@ class ScoreReward:
             try:
                 answer = await self._post(host, body)
             except ModelError as error:
-                await record(kind=error.kind, seconds=time.monotonic() - started)
+                record(kind=error.kind, seconds=time.monotonic() - started)
                 raise
             stored = Completion(text=json.dumps(answer), model=self.name, endpoint=host)
-            await record(kind=None, seconds=time.monotonic() - started, answers=[(key, stored)])
+            record(kind=None, seconds=time.monotonic() - started, answers=[(key, stored)])
         return answer
 
     async def _post(self, host: str, body: dict[str, Any]) -> Any:

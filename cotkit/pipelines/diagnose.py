@@ -173,8 +173,8 @@ class Again:
     def forget(self, keys: Iterable[bytes]) -> None:
         self._ledger.forget(map(self._own, keys))
 
-    async def record(self, *, answers: Iterable[tuple[bytes, Any]] = (), **fields: Any) -> None:
-        await self._ledger.record(answers=[(self._own(key), answer) for key, answer in answers], **fields)
+    def record(self, *, answers: Iterable[tuple[bytes, Any]] = (), **fields: Any) -> None:
+        self._ledger.record(answers=[(self._own(key), answer) for key, answer in answers], **fields)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._ledger, name)

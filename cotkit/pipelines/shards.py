@@ -30,7 +30,17 @@ from cotkit.executors import check_executor, submit
 from cotkit.paths import run_folder
 from cotkit.problems import Problem
 from cotkit.records import Row
-from cotkit.runs import REPLACING, STOP, Journal, Run, RunError, read_lines, replaced_run, write_json
+from cotkit.runs import (
+    REPLACING,
+    STOP,
+    DigestMap,
+    Journal,
+    Run,
+    RunError,
+    read_lines,
+    replaced_run,
+    write_json,
+)
 from cotkit.runs import config_differences as differences
 
 LOCKED_S = 60.0  # how long a shard waits for a worker that was given up, but still writes
@@ -57,9 +67,12 @@ def run_shards(
     Raises RunError when shards failed: those that ended are kept, and the same call goes on.
     """
     _check(executor, shards, folder)
-    parts: dict[int, list[Problem]] = {}
-    for place, problem in enumerate(problems):
-        parts.setdefault(shard_of(place) if shard_of else place % shards, []).append(problem)
+    parts: dict[int, Sequence[Problem]] = {}
+    if shard_of is None:
+        parts = {number: problems[number::shards] for number in range(min(shards, len(problems)))}
+    else:
+        for place, problem in enumerate(problems):
+            parts.setdefault(shard_of(place), []).append(problem)
     folders = {number: folder / "shards" / f"{number:04}" for number in parts}
     waiting = {
         submit(executor, _one_shard, work, part, str(folders[number]), {**options, **budgets}): number
@@ -91,7 +104,9 @@ def run_shards(
             f"{len(failed)} of {len(parts)} shards failed, first shard {number}: {type(error).__name__}: "
             f"{error}. What was finished is kept in {folder / 'shards'}; the same call goes on from there."
         ) from error
-    places = {p.id: place for place, p in enumerate(problems)}
+    places = DigestMap()
+    for place, problem in enumerate(problems):
+        places[problem.id] = place
     aside = options.get("resume") == "never"
     return (merge or merge_runs)(list(folders.values()), folder, places=places, aside=aside)
 
@@ -162,7 +177,7 @@ def merge_runs(
     folders: Sequence[str | os.PathLike[str]],
     output: str | os.PathLike[str],
     *,
-    places: Mapping[str, int] | None = None,
+    places: DigestMap | None = None,
     rows: Callable[[Run], Iterable[Row]] = Run.iter_records,
     facts: Callable[[], Mapping[str, Any]] = dict,
     aside: bool = False,
@@ -190,11 +205,12 @@ def merge_runs(
             raise RunError(
                 f"{runs[0].path} and {run.path} were made with other configurations:\n  " + "\n  ".join(lines)
             )
-    owners: dict[str, Run] = {}
-    for run in runs:
+    owners = DigestMap()  # id -> which of the runs
+    for which, run in enumerate(runs):
         for row in run.iter_records():
-            if (other := owners.setdefault(row.id, run)) is not run:
-                raise RunError(f"problem {row.id!r} is in {other.path} and in {run.path}")
+            if (other := owners.get(row.id)) not in (None, which):
+                raise RunError(f"problem {row.id!r} is in {runs[other].path} and in {run.path}")
+            owners[row.id] = which
     _refuse_loss(output, runs[0].config, owners, aside)
     reports = [run.report for run in runs]
     made_of = {"merged": [str(run.path) for run in runs]}
@@ -205,7 +221,7 @@ def merge_runs(
                 row.index = row.index + offset if places is None else places[row.id]
                 folder.append(row)
             offset += report["given"]
-        ledger = merge_ledgers([run.path / "calls.sqlite" for run in runs], folder.path / "calls.sqlite")
+        ledger = merge_ledgers([run.path / "calls.jsonl" for run in runs], folder.path / "calls.jsonl")
         stopped = [report["stopped"] for report in reports if report.get("stopped")]
         known = {"ledger": ledger, "seconds": max(report.get("seconds", 0.0) for report in reports)}
         known |= {"name": output.name, "stopped": stopped[0] if stopped else None}
@@ -218,7 +234,7 @@ def _refuse_loss(output: pathlib.Path, config: dict[str, Any], known: Container[
     """RunError where `output` holds what merging would replace and what is nowhere else."""
     why = None
     if not (output / "config.json").is_file():
-        names = ("rows.jsonl", "drops.jsonl", "calls.sqlite", "report.json")
+        names = ("rows.jsonl", "drops.jsonl", "calls.jsonl", "report.json")
         if (output / REPLACING).is_dir():
             return  # a merge was killed when it was about to replace
         why = next((f"{name} but no config.json" for name in names if (output / name).exists()), None)
@@ -241,7 +257,7 @@ def _add_labels(output: pathlib.Path, runs: Sequence[Run]) -> None:
     if new := [label for label in said if label not in known]:
         ids = {label.get("id") for label in new}
         again = [label for label in known if label.get("id") in ids]
-        journal = Journal(output / "labels.jsonl", lambda record: None)
+        journal = Journal(output / "labels.jsonl")
         for label in sorted([*new, *again], key=lambda label: str(label.get("at"))):
             journal.append(label)
         journal.close()

@@ -12,9 +12,9 @@ import io
 import json
 import pathlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, BinaryIO
 
 from cotkit.problems.records import ProblemError
 
@@ -30,40 +30,68 @@ class Table:
     rows: list[tuple[str, Any]] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
 
+    def scan(self, see: Callable[[str, Any], None]) -> None:
+        """Shows every row, before anything else is asked."""
+        for place, row in self.rows:
+            see(place, row)
+
+    def at(self, numbers: Sequence[int]) -> Iterator[tuple[int, str, Any]]:
+        """(number, place, row) of the rows with these numbers, from 0."""
+        return ((number, *self.rows[number]) for number in numbers)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
 
 def read_file(path: pathlib.Path) -> Table:
     """The rows of a file, by its extension."""
     return READERS[path.suffix.lower()](str(path), path)
 
 
-def decode(name: str, data: bytes) -> str:
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+def decode(name: str, data: bytes, offset: int = 0, line: int = 1) -> str:
+    """The text of a file, or of a part of it that starts at `offset`, in `line`."""
+    if offset == 0 and data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise ProblemError(f"{name} is UTF-16 text, not UTF-8. Fix: save it as UTF-8.")
-    start = len(_BOM) if data.startswith(_BOM) else 0
+    start = len(_BOM) if offset == 0 and data.startswith(_BOM) else 0
     try:
         return data[start:].decode("utf-8", "surrogatepass")
     except UnicodeDecodeError as error:
-        offset = start + error.start
-        line = data.count(b"\n", 0, offset) + 1
+        at = start + error.start
+        line += data.count(b"\n", 0, at)
         raise ProblemError(
-            f"{name} is not UTF-8: byte 0x{data[offset]:02x} at offset {offset} (line {line}). "
+            f"{name} is not UTF-8: byte 0x{data[at]:02x} at offset {offset + at} (line {line}). "
             f"Fix: save it as UTF-8, for instance `iconv -f WINDOWS-1252 -t UTF-8 {name} > fixed`."
         ) from None
 
 
 def read_jsonl(name: str, path: pathlib.Path) -> Table:
-    text = decode(name, path.read_bytes())
-    if text.lstrip()[:1] == "[":
-        raise ProblemError(f"{name} holds one JSON list, not a JSON object a line. Fix: name it .json.")
     table = Table(name)
-    for number, line in enumerate(text.split("\n"), start=1):
-        if not line.strip():
-            continue
-        try:
-            table.rows.append((f"line {number}", json.loads(line)))
-        except (ValueError, RecursionError) as error:
-            table.faults.append(f"line {number}: no JSON object ({error}). Fix: mend or remove the line.")
+    with open(path, "rb") as file:
+        lines = json_lines(name, file, table.faults)
+        table.rows = [(f"line {number}", row) for number, _, row in lines]
     return table
+
+
+def json_lines(name: str, file: BinaryIO, faults: list[str]) -> Iterator[tuple[int, int, Any]]:
+    """(number, offset, value) of each line that holds one; what is wrong with others goes to `faults`."""
+    end, is_list = 0, None
+    for number, line in enumerate(file, 1):
+        start, end = end, end + len(line)
+        text = decode(name, line, start, number).removesuffix("\n")
+        if not text.strip():
+            continue
+        if is_list is None:
+            is_list = text.lstrip()[0] == "["
+        if is_list:
+            continue  # to its end, for what is not UTF-8 is said first
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            faults.append(f"line {number}: no JSON object ({error}). Fix: mend or remove the line.")
+            continue
+        yield number, start, value
+    if is_list:
+        raise ProblemError(f"{name} holds one JSON list, not a JSON object a line. Fix: name it .json.")
 
 
 def read_json(name: str, path: pathlib.Path) -> Table:

@@ -19,7 +19,7 @@ import decimal
 import math
 import numbers
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from cotkit.problems.records import Problem, ProblemError
@@ -57,80 +57,102 @@ def problem_from_row(
     """
     if isinstance(row, Problem):
         return row
-    columns = recognise([("", row)], where, fields)
-    problem, faults = build(row, columns, default_id)
+    form = Form(fields)
+    form.see("", row)
+    problem, faults = build(row, form.columns(where), default_id)
     if problem is None:
         raise ProblemError(f"{where}: " + " ".join(faults), faults)
     return problem
 
 
-def recognise(rows: Sequence[tuple[str, Any]], name: str, fields: Mapping[str, str] | None) -> dict[str, str]:
-    """{field of a Problem: column that holds it} for all rows of the source `name`."""
-    if not any(isinstance(row, Mapping) for _, row in rows):
-        raise ProblemError(f"{name}: {_not_a_row(rows[0][1])}")
-    rows = [(place, row) for place, row in rows if isinstance(row, Mapping)]
-    found = list(dict.fromkeys(key for _, row in rows for key in row))
-    own = _checked_fields(fields, found, name)
-    columns = {field: field for field in MAPPABLE if field in found}
-    columns.pop("reference", None)
-    if "licence" not in columns and "license" in found:
-        columns["licence"] = "license"
-    columns |= own
-    columns["problem"] = own.get("problem") or _text_column(rows, found, name)
-    reference = own.get("reference") or _reference_column(rows, found, set(own.values()), name)
-    if reference:
-        columns["reference"] = reference
-    loong = columns["problem"] == "question" and reference == "final_answer"
-    if loong and "rationale" in found and "solution_code" not in columns:
-        columns["solution_code"] = "rationale"
-    return columns
+class Form:
+    """What the rows of a source look like: `see` each of them, then ask for the `columns`."""
 
+    def __init__(self, fields: Mapping[str, str] | None = None):
+        self._own = dict(fields or {})
+        self._id = self._own.get("id", "id")
+        self.rows = self.ready = 0  # all, and those that are Problems already
+        self.brings_ids = False  # at least one row has an id
+        self._first: Any = None
+        self._fields: dict[Any, None] = {}
+        self._filled: set[tuple[str, ...]] = set()  # which of TEXT_FIELDS and REFERENCE_FIELDS a row fills
+        self._places: dict[str, str] = {}  # one of these fields -> the first row that fills it
 
-def _checked_fields(fields: Mapping[str, str] | None, found: list[str], name: str) -> dict[str, str]:
-    for field, column in (fields or {}).items():
-        if field not in MAPPABLE:
-            raise ValueError(f"fields: {field!r} is no field of a problem; possible: {', '.join(MAPPABLE)}")
-        if column not in found:
-            raise ProblemError(f"{name}: fields names the column {column!r}; found: {_list(found)}")
-    return dict(fields or {})
+    def see(self, place: str, row: Any) -> None:
+        if not self.rows or (not isinstance(self._first, Mapping) and isinstance(row, Mapping)):
+            self._first = row
+        self.rows += 1
+        if not isinstance(row, Mapping):
+            self.ready += isinstance(row, Problem)
+            return
+        self._fields.update(dict.fromkeys(row))
+        if not self.brings_ids and row.get(self._id, "") != "":
+            self.brings_ids = True
+        filled = tuple(name for name in (*TEXT_FIELDS, *REFERENCE_FIELDS) if not _absent(row.get(name)))
+        if filled not in self._filled:
+            self._filled.add(filled)
+            for name in filled:
+                self._places.setdefault(name, place)
 
+    def columns(self, name: str) -> dict[str, str]:
+        """{field of a Problem: column that holds it} for all rows of the source `name`."""
+        if not isinstance(self._first, Mapping):
+            raise ProblemError(f"{name}: {_not_a_row(self._first)}")
+        found = list(self._fields)
+        own = self._checked_own(found, name)
+        columns = {field: field for field in MAPPABLE if field in found}
+        columns.pop("reference", None)
+        if "licence" not in columns and "license" in found:
+            columns["licence"] = "license"
+        columns |= own
+        columns["problem"] = own.get("problem") or self._text_column(found, name)
+        reference = own.get("reference") or self._reference_column(found, set(own.values()), name)
+        if reference:
+            columns["reference"] = reference
+        loong = columns["problem"] == "question" and reference == "final_answer"
+        if loong and "rationale" in found and "solution_code" not in columns:
+            columns["solution_code"] = "rationale"
+        return columns
 
-def _text_column(rows: Sequence[tuple[str, Mapping]], found: list[str], name: str) -> str:
-    present = [field for field in TEXT_FIELDS if field in found]
-    if not present:
+    def _checked_own(self, found: list[str], name: str) -> dict[str, str]:
+        for field, column in self._own.items():
+            if field not in MAPPABLE:
+                raise ValueError(
+                    f"fields: {field!r} is no field of a problem; possible: {', '.join(MAPPABLE)}"
+                )
+            if column not in found:
+                raise ProblemError(f"{name}: fields names the column {column!r}; found: {_list(found)}")
+        return self._own
+
+    def _text_column(self, found: list[str], name: str) -> str:
+        present = [field for field in TEXT_FIELDS if field in found]
+        if not present:
+            raise ProblemError(
+                f"{name}: the field 'problem' is missing, and so is any other that could hold the text. "
+                f"Fields found: {_list(found)}. Expected: {_EXPECTED}. "
+                'Fix: rename a field, or map it: fields={"problem": "my_text", "reference": "my_answer"}.'
+            )
+        if len(present) > 1:
+            self._refuse_mixture(present, name, "problem")
+        return present[0]
+
+    def _reference_column(self, found: list[str], taken: set[str], name: str) -> str | None:
+        present = [field for field in REFERENCE_FIELDS if field in found and field not in taken]
+        if not present:
+            return None
+        for filled in self._filled:
+            if present[0] not in filled and not set(present).isdisjoint(filled):
+                self._refuse_mixture(present, name, "reference")
+        return present[0]
+
+    def _refuse_mixture(self, present: list[str], name: str, field: str) -> None:
+        """One source has one form: raise, naming a row for each field that could be meant."""
+        places = ((column, self._places.get(column)) for column in present)
+        shown = [f"{column!r}" + (f" (first in {place})" if place else "") for column, place in places]
         raise ProblemError(
-            f"{name}: the field 'problem' is missing, and so is any other that could hold the text. "
-            f"Fields found: {_list(found)}. Expected: {_EXPECTED}. "
-            'Fix: rename a field, or map it: fields={"problem": "my_text", "reference": "my_answer"}.'
+            f"{name}: the {field} could stand in {' or '.join(shown)}; one source has one form. "
+            f'Fix: say which, fields={{"{field}": "{present[0]}"}}, or split the source.'
         )
-    if len(present) > 1:
-        _refuse_mixture(rows, present, name, "problem")
-    return present[0]
-
-
-def _reference_column(
-    rows: Sequence[tuple[str, Mapping]], found: list[str], taken: set[str], name: str
-) -> str | None:
-    present = [field for field in REFERENCE_FIELDS if field in found and field not in taken]
-    if not present:
-        return None
-    chosen = present[0]
-    for _, row in rows:
-        if _absent(row.get(chosen)) and any(not _absent(row.get(other)) for other in present[1:]):
-            _refuse_mixture(rows, present, name, "reference")
-    return chosen
-
-
-def _refuse_mixture(rows: Sequence[tuple[str, Mapping]], present: list[str], name: str, field: str) -> None:
-    """One source has one form: raise, naming a row for each field that could be meant."""
-    shown = []
-    for column in present:
-        place = next((place for place, row in rows if not _absent(row.get(column))), "")
-        shown.append(f"{column!r}" + (f" (first in {place})" if place else ""))
-    raise ProblemError(
-        f"{name}: the {field} could stand in {' or '.join(shown)}; one source has one form. "
-        f'Fix: say which, fields={{"{field}": "{present[0]}"}}, or split the source.'
-    )
 
 
 def build(row: Any, columns: Mapping[str, str], default_id: str | None) -> tuple[Problem | None, list[str]]:

@@ -1,7 +1,8 @@
 """`load_problems`: read, validate every row, then filter, shuffle and cut.
 
 Nothing is filtered before everything is validated, so a file is either sound or refused as a whole, and the
-message is the same whatever `limit` is.
+message is the same whatever `limit` is. Rows that repeat others are found by hashes of their ids and texts,
+and compared themselves only where hashes are equal: so a file that is streamed needs no text in memory.
 """
 
 from __future__ import annotations
@@ -10,18 +11,20 @@ import itertools
 import os
 import random
 import warnings
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
+from cotkit.problems.files import FileTable, Make, ProblemFile
 from cotkit.problems.formats import Table
-from cotkit.problems.forms import MAPPABLE, build, recognise
+from cotkit.problems.forms import MAPPABLE, Form, build
 from cotkit.problems.records import Problem, ProblemError
-from cotkit.problems.sources import find_rows
+from cotkit.problems.sources import Stream, find_rows
 
 _SHOWN = 5
-
-Located = list[tuple[str, Problem]]
+_PROGRAMS = ("check_code", "tests")  # what checks an answer in place of a reference
 
 
 def load_problems(
@@ -35,19 +38,22 @@ def load_problems(
     duplicates: Literal["error", "fix"] = "error",
     split: str | None = None,
     subset: str | None = None,
-) -> list[Problem]:
-    """The problems of a source, in its own order unless `shuffle`.
+    stream: Stream = False,
+) -> Sequence[Problem]:
+    """The problems of a source, in its own order unless `shuffle`: a list, or with `stream` a ProblemFile.
 
     path_or_name: a path to .json, .jsonl, .csv or .parquet; the name of shipped problems ("word_problems"); a
         Hugging Face id ("org/name", with `split` and `subset`; needs the package `datasets`); or a list of
         dicts or Problems, or a pandas DataFrame. Row forms are recognised by their fields (see
-        `cotkit.problems.forms`).
+        `cotkit.problems.forms`). A ProblemFile is taken as it is: it was checked.
     limit: at most this many problems, taken last: after the filter and the shuffle.
     seed: of the shuffle; the same order on every machine and Python version.
     type: keep problems of this type, or of any of these types.
     fields: your column names, {"problem": "my_text", "reference": "gold", "id": "uid"}.
     duplicates: "error" refuses two rows with one id or one text; "fix" keeps the first of equal texts and
         gives an id that another text has already a number ("a", "a-2"), with a warning that counts both.
+    stream: True leaves the problems of a .jsonl file in it, checked all the same, and reads them as they are
+        asked for: 8 bytes of memory a problem. "auto" does so from 16 MB on.
 
     Ids stay text byte for byte; a whole number becomes its decimal text. Where no row has an id, a row's id
     is its number in the source, from "0".
@@ -55,15 +61,19 @@ def load_problems(
     Raises ProblemError (a ValueError) naming row, field and fix; FileNotFoundError; ImportError when
     `datasets` is missing; ValueError or TypeError for options that make no sense.
     """
-    _check_options(limit, seed, duplicates)
-    table = find_rows(path_or_name, split, subset)
-    located = _validate(table, fields, duplicates)
-    problems = _of_type([problem for _, problem in located], type, table.name)
+    _check_options(limit, seed, duplicates, stream)
+    if isinstance(path_or_name, ProblemFile) and split is None and subset is None:
+        problems, name = path_or_name, path_or_name.name
+    else:
+        table = find_rows(path_or_name, split, subset, stream)
+        problems, name = _validate(table, fields, duplicates), table.name
+    if type is not None:
+        problems = _of_type(problems, type, name)
     if shuffle:
         rng = random.Random(seed)  # random() is the method Python promises never to change
-        keys = [rng.random() for _ in problems]
-        problems = [problems[i] for i in sorted(range(len(problems)), key=keys.__getitem__)]
-    return problems[:limit]
+        keys = array("d", (rng.random() for _ in range(len(problems))))
+        problems = _pick(problems, sorted(range(len(problems)), key=keys.__getitem__))
+    return problems if limit is None else problems[:limit]
 
 
 def problems_frame(problems: Iterable[Problem]):
@@ -84,7 +94,7 @@ def problems_frame(problems: Iterable[Problem]):
     return pandas.DataFrame([[row.get(n) for n in used] for row in rows], columns=used)
 
 
-def _check_options(limit: int | None, seed: int, duplicates: str) -> None:
+def _check_options(limit: int | None, seed: int, duplicates: str, stream: Stream) -> None:
     for name, value in (("limit", 1 if limit is None else limit), ("seed", seed)):
         if isinstance(value, bool) or not isinstance(value, int):
             raise TypeError(f"{name} must be a whole number, not {value!r}")
@@ -92,59 +102,91 @@ def _check_options(limit: int | None, seed: int, duplicates: str) -> None:
         raise ValueError(f"limit must be at least 1, got {limit}; leave it out to load everything")
     if duplicates not in ("error", "fix"):
         raise ValueError(f'duplicates must be "error" or "fix", not {duplicates!r}')
+    if stream not in (True, False, "auto"):
+        raise ValueError(f'stream must be True, False or "auto", not {stream!r}')
 
 
-def _validate(table: Table, fields: Mapping[str, str] | None, duplicates: str) -> Located:
-    if not table.rows and not table.faults:
+def _validate(table: Table, fields: Mapping[str, str] | None, duplicates: str) -> Sequence[Problem]:
+    form = Form(fields)
+    table.scan(form.see)
+    if not form.rows and not table.faults:
         raise ProblemError(f"{table.name} holds no problems. Fix: give at least one row.")
-    located, faults = _build_all(table, fields) if table.rows else ([], [])
-    faults = table.faults + faults
+    make = _maker(form, table.name) if form.rows else None
+    faults, made = list(table.faults), []
+    ids, texts, bare = array("q"), array("q"), array("Q")
+    for number, place, row in table.at(range(len(table))):
+        problem, found = make(number, row)
+        faults += [f"{place}: {fault}" for fault in found]
+        ids.append(hash(problem and problem.id))
+        texts.append(hash(problem and problem.problem))
+        if problem and problem.reference is None and not any(map(problem.metadata.get, _PROGRAMS)):
+            bare.append(number)
+        if not isinstance(table, FileTable):
+            made.append(problem)
+    alike = ((n, place, make(n, row)[0]) for n, place, row in table.at(_alike(ids, texts)))
+    alike = [(number, place, problem) for number, place, problem in alike if problem]
+    left_out, renamed = set[int](), dict[int, str]()
     if duplicates == "error":
-        faults += _repeats(located)
+        faults += _repeats(alike)
     else:
-        located = _without_repeats(located)
+        left_out, renamed = _without_repeats(alike, ids)
     if faults:
         shown = "".join(f"\n  {fault}" for fault in faults[:_SHOWN])
         more = f"\n  and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else ""
         count = "1 fault" if len(faults) == 1 else f"{len(faults)} faults"
         raise ProblemError(f"{table.name}: {count}, nothing was loaded.{shown}{more}", faults)
-    programs = ("check_code", "tests")  # what checks an answer in place of a reference
-    bare = [
-        place
-        for place, problem in located
-        if problem.reference is None and not any(problem.metadata.get(key) for key in programs)
-    ]
-    if 0 < len(bare) < len(located):
-        text = f"{len(bare)} of {len(located)} problems have no reference (the first in {bare[0]})"
+    kept = len(table) - len(left_out)
+    bare = [number for number in bare if number not in left_out] if left_out else bare
+    if 0 < len(bare) < kept:
+        ((_, first, _),) = table.at(bare[:1])
+        text = f"{len(bare)} of {kept} problems have no reference (the first in {first})"
         warnings.warn(f"{table.name}: {text}: they can be judged, not verified", stacklevel=3)
-    return located
+    if isinstance(table, FileTable):
+        return table.problems(make, left_out, renamed)
+    for number, id in renamed.items():
+        made[number] = made[number].model_copy(update={"id": id})
+    return [problem for number, problem in enumerate(made) if number not in left_out]
 
 
-def _build_all(table: Table, fields: Mapping[str, str] | None) -> tuple[Located, list[str]]:
-    ready = [isinstance(row, Problem) for _, row in table.rows]
-    if all(ready):
-        empty = [place for place, problem in table.rows if not problem.problem.strip()]
-        return table.rows, [f"{place}: the problem has no text. Fix: remove it." for place in empty]
-    if any(ready):
-        raise ProblemError(f"{table.name} mixes Problem objects with other rows. Fix: give one kind.")
-    columns = recognise(table.rows, table.name, fields)
-    id_column = columns.get("id", "id")
-    brings_ids = any(isinstance(row, Mapping) and row.get(id_column, "") != "" for _, row in table.rows)
-    located, faults = [], []
-    for number, (place, row) in enumerate(table.rows):
-        problem, found = build(row, columns, None if brings_ids else str(number))
-        faults += [f"{place}: {fault}" for fault in found]
-        if problem is not None:
-            located.append((place, problem))
-    return located, faults
+@dataclass(frozen=True)
+class _OfRow:
+    """The Problem of a row with its number, or None, and its faults."""
+
+    columns: dict[str, str]
+    brings_ids: bool
+
+    def __call__(self, number: int, row: Any) -> tuple[Problem | None, list[str]]:
+        return build(row, self.columns, None if self.brings_ids else str(number))
 
 
-def _repeats(located: Located) -> list[str]:
+def _maker(form: Form, name: str) -> Make:
+    if form.ready == form.rows:
+        return _ready
+    if form.ready:
+        raise ProblemError(f"{name} mixes Problem objects with other rows. Fix: give one kind.")
+    return _OfRow(form.columns(name), form.brings_ids)
+
+
+def _ready(number: int, problem: Problem) -> tuple[Problem, list[str]]:
+    return problem, [] if problem.problem.strip() else ["the problem has no text. Fix: remove it."]
+
+
+def _alike(*columns: array[int]) -> list[int]:
+    """The numbers of the rows with a hash that another row has too, which nearly always is a repeat."""
+    alike = set[int]()
+    for hashes in columns:
+        twice = {one for one, other in itertools.pairwise(sorted(hashes)) if one == other}
+        if twice:
+            alike.update(number for number, one in enumerate(hashes) if one in twice)
+    return sorted(alike)
+
+
+def _repeats(located: Iterable[tuple[int, str, Problem]]) -> list[str]:
     """A fault for each row that repeats an id or a text; it names both rows."""
     by_id: dict[str, tuple[str, Problem]] = {}
     by_text: dict[str, tuple[str, Problem]] = {}
     faults = []
-    for place, problem in located:
+    for _, place, problem in located:
         first = by_id.setdefault(problem.id, (place, problem))
         if first[0] != place:
             both = ", with the same text" if first[1].problem == problem.problem else ""
@@ -163,41 +205,50 @@ def _repeats(located: Located) -> list[str]:
     return faults
 
 
-def _without_repeats(located: Located) -> Located:
-    """The first row of each text, with ids made unique by a number."""
-    texts: set[str] = set()
-    taken = {problem.id for _, problem in located}
-    used: set[str] = set()
-    kept: Located = []
-    renamed = 0
-    for place, problem in located:
+def _without_repeats(
+    located: Iterable[tuple[int, str, Problem]], ids: Iterable[int]
+) -> tuple[set[int], dict[int, str]]:
+    """The numbers of the rows that repeat a text, and new ids for those that repeat an id. `ids`: the hashes
+    of all ids there are."""
+    left_out, renamed = set[int](), dict[int, str]()
+    texts, used, taken = set[str](), set[str](), set[int]()
+    for number, _, problem in located:
         if problem.problem in texts:
+            left_out.add(number)
             continue
         texts.add(problem.problem)
-        if problem.id in used:
-            names = (f"{problem.id}-{number}" for number in itertools.count(2))
-            free = next(name for name in names if name not in taken)
-            taken.add(free)
-            problem, renamed = problem.model_copy(update={"id": free}), renamed + 1
-        used.add(problem.id)
-        kept.append((place, problem))
-    if renamed or len(kept) < len(located):
+        id = problem.id
+        if id in used:
+            taken = taken or set(ids)
+            names = (f"{id}-{another}" for another in itertools.count(2))
+            id = renamed[number] = next(name for name in names if hash(name) not in taken)
+            taken.add(hash(id))
+        used.add(id)
+    if left_out or renamed:
         warnings.warn(
-            f"duplicates: {len(located) - len(kept)} rows left out (the text of an earlier row), "
-            f"{renamed} ids numbered",
+            f"duplicates: {len(left_out)} rows left out (the text of an earlier row), "
+            f"{len(renamed)} ids numbered",
             stacklevel=4,
         )
-    return kept
+    return left_out, renamed
 
 
-def _of_type(problems: list[Problem], wanted: str | Sequence[str] | None, name: str) -> list[Problem]:
-    if wanted is None:
-        return problems
+def _of_type(problems: Sequence[Problem], wanted: str | Sequence[str], name: str) -> Sequence[Problem]:
     wanted = [wanted] if isinstance(wanted, str) else list(wanted)
-    present = Counter(problem.type for problem in problems)
+    present, chosen = Counter[str | None](), array("Q")
+    for place, problem in enumerate(problems):
+        present[problem.type] += 1
+        if problem.type in wanted:
+            chosen.append(place)
     unknown = [kind for kind in wanted if kind not in present]
     if unknown or not wanted:
         shown = ", ".join(f"{kind!r} ({count})" for kind, count in present.items())
         asked = f"no problem has the type {unknown[0]!r}" if unknown else "type is an empty list"
         raise ValueError(f"{name}: {asked}; types present: {shown}")
-    return [problem for problem in problems if problem.type in wanted]
+    return _pick(problems, chosen)
+
+
+def _pick(problems: Sequence[Problem], places: Sequence[int]) -> Sequence[Problem]:
+    if isinstance(problems, ProblemFile):
+        return problems.pick(places)
+    return [problems[place] for place in places]

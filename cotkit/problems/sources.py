@@ -9,13 +9,17 @@ import pathlib
 import re
 import sys
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Literal
 
-from cotkit.problems.formats import READERS, Table, read_file, rows_of_json, rows_of_list
+from cotkit.problems.files import FileTable
+from cotkit.problems.formats import READERS, Table, read_file, read_jsonl, rows_of_json, rows_of_list
 from cotkit.problems.records import Problem, ProblemError
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _SHOWN = 8
+STREAM_FROM = 16_000_000  # bytes: the problems of a larger .jsonl file stay in it, with stream="auto"
+
+Stream = bool | Literal["auto"]
 
 
 def data_folder() -> pathlib.Path:
@@ -41,15 +45,30 @@ def shipped() -> dict[str, pathlib.Path]:
     return {path.stem: path for path in sorted([*folder.glob("*.jsonl"), *folder.glob("seeds/*.jsonl")])}
 
 
-def find_rows(source: Any, split: str | None = None, subset: str | None = None) -> Table:
+def find_rows(
+    source: Any, split: str | None = None, subset: str | None = None, stream: Stream = False
+) -> Table:
     """The rows of `source`, unjudged. Raises FileNotFoundError, TypeError or ProblemError with the fix."""
-    if isinstance(source, str) and _is_hub_id(source):
-        return _read_hub(source, split, subset)
-    if split is not None or subset is not None:
+    hub = isinstance(source, str) and _is_hub_id(source)
+    if not hub and (split is not None or subset is not None):
         raise ValueError("split and subset choose a part of a Hugging Face data set; a file has none")
-    if isinstance(source, str | os.PathLike):
-        return _read_path(source)
-    return _read_memory(source)
+    if not hub and isinstance(source, str | os.PathLike):
+        return _read(_found(source), stream)
+    if stream is True:
+        raise ValueError(f"stream=True reads a .jsonl file. {_AS_JSONL}, and give its path")
+    return _read_hub(source, split, subset) if hub else _read_memory(source)
+
+
+_AS_JSONL = "Fix: write the problems as JSON, one object a line"
+
+
+def _read(path: pathlib.Path, stream: Stream) -> Table:
+    in_lines = READERS[path.suffix.lower()] is read_jsonl
+    if stream is True and not in_lines:
+        raise ValueError(f"stream=True reads .jsonl files, and {path} is none. {_AS_JSONL}")
+    if stream is True or (stream == "auto" and in_lines and path.stat().st_size >= STREAM_FROM):
+        return FileTable(str(path), path)
+    return read_file(path)
 
 
 def _is_hub_id(source: str) -> bool:
@@ -58,14 +77,15 @@ def _is_hub_id(source: str) -> bool:
     return not looks_local and bool(_HUB_ID.fullmatch(source))
 
 
-def _read_path(source: str | os.PathLike[str]) -> Table:
+def _found(source: str | os.PathLike[str]) -> pathlib.Path:
+    """The readable file that is meant."""
     path = pathlib.Path(source).expanduser()
     if path.is_file():
         if path.suffix.lower() not in READERS:
             raise ProblemError(f"{path}: unknown kind of file. Readable: {', '.join(READERS)}.")
-        return read_file(path)
+        return path
     if str(source) in shipped():
-        return read_file(shipped()[str(source)])
+        return shipped()[str(source)]
     if path.is_dir():
         raise ProblemError(f"{path} is a folder, not a file. {_candidates(path)}")
     if "://" in str(source):

@@ -16,6 +16,7 @@ import jinja2
 
 FOLDER = pathlib.Path(__file__).parent
 _CUT = re.compile(r"^=== (system|user|assistant) ===[ \t]*\n", re.MULTILINE)
+_RENDERED = re.compile(r"\{[{%#]|\r")  # what Jinja2 does not leave as it is
 
 
 class Prompt:
@@ -32,7 +33,7 @@ class Prompt:
         roles, texts = ["user", *parts[1::2]], parts[0::2]
         try:
             self._parts = [
-                (role, _environment().from_string(text.strip("\n")))
+                (role, _template(text.strip("\n")))
                 for role, text in zip(roles, texts, strict=True)
                 if text.strip()
             ]
@@ -40,14 +41,15 @@ class Prompt:
             raise ValueError(f"prompt {name!r}, line {error.lineno} of a message: {error.message}") from None
         if not self._parts:
             raise ValueError(f"prompt {name!r} is empty")
-        for _, template in self._parts:
-            template.globals = dict(template.globals)  # a ChainMap takes as long as all of the rendering
 
     def __reduce__(self) -> tuple[type[Prompt], tuple[str, str]]:
         return Prompt, (self.name, self.source)
 
     def messages(self, **values: object) -> list[dict[str, str]]:
-        rendered = [(role, template.render(**values).strip("\n")) for role, template in self._parts]
+        rendered = [
+            (role, part if isinstance(part, str) else part.render(**values).strip("\n"))
+            for role, part in self._parts
+        ]
         return [{"role": role, "content": text} for role, text in rendered if text.strip()]
 
     def __repr__(self) -> str:
@@ -62,6 +64,15 @@ def _environment() -> jinja2.Environment:
     return jinja2.Environment(
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False
     )
+
+
+def _template(text: str) -> jinja2.Template | str:
+    """A text that takes no values needs no rendering."""
+    if not _RENDERED.search(text):
+        return text
+    template = _environment().from_string(text)
+    template.globals = dict(template.globals)  # a ChainMap takes as long as all of the rendering
+    return template
 
 
 @functools.cache

@@ -1,22 +1,20 @@
 """The run folder: journal, resume, views, export, labels."""
 
 from cotkit.records import Candidate, Row
+from cotkit.runs.digests import DigestMap
 from cotkit.runs.export import ExportReport, export_rows
 from cotkit.runs.folder import (
     REPLACING,
     STOP,
-    Run,
     RunError,
     RunFolder,
     config_differences,
-    counts_line,
     folder_name,
-    open_run,
     replaced_run,
-    rows_frame,
 )
-from cotkit.runs.journal import Journal, dump_json, read_lines, write_json, write_lines
+from cotkit.runs.journal import Journal, JournalError, dump_json, read_lines, write_json, write_lines
 from cotkit.runs.labels import LABELS, add_label, is_about, labels_frame, read_labels
+from cotkit.runs.reading import Run, counts_line, open_run, rows_frame
 from cotkit.runs.validate import FileProblem, validate_file
 from cotkit.runs.views import Example, View, label_view, pair_view, sft_view
 
@@ -25,10 +23,12 @@ __all__ = [
     "REPLACING",
     "STOP",
     "Candidate",
+    "DigestMap",
     "Example",
     "ExportReport",
     "FileProblem",
     "Journal",
+    "JournalError",
     "Row",
     "Run",
     "RunError",

@@ -1,7 +1,7 @@
 """The dataset card: what is in exported files and how it was made, from recorded facts alone.
 
 A card is a README.md with the Hugging Face hub's YAML header. Nothing in it is a guess: models, endpoints,
-prompts, parameters and verdicts are counted from the traces that were written (`provenance`), the counts
+prompts, parameters and verdicts are counted from the traces that were written (`Provenance`), the counts
 come from the run's report, and a licence is stated only when the user gave one or the problems carry it.
 The card ends with a comment that holds its facts, so that a second export into the folder joins it.
 """
@@ -20,6 +20,7 @@ from typing import Any
 from cotkit import __version__
 from cotkit.keys import is_secret_name, looks_like_a_key
 from cotkit.records import Candidate, Row
+from cotkit.runs.digests import DigestMap
 from cotkit.runs.journal import dump_json
 from cotkit.runs.shapes import COLUMNS, PAIR_COLUMNS
 from cotkit.whole import whole_file
@@ -43,37 +44,48 @@ _HUB_LICENCES = {
 }  # fmt: skip
 
 
-def provenance(traces: Iterable[tuple[Row, Candidate]]) -> dict[str, Any]:
+class Provenance:
     """What is recorded about the traces of a file, counted; it holds no text of theirs and no key."""
-    models, prompts, parameters, verdicts, judges = (Counter() for _ in range(5))
-    flags: Counter[str] = Counter()
-    licences: dict[str, str] = {}
-    for row, candidate in traces:
+
+    def __init__(self) -> None:
+        self._models, self._prompts, self._parameters, self._verdicts, self._judges = (
+            Counter() for _ in range(5)
+        )
+        self._flags: Counter[str] = Counter()
+        self._problems = DigestMap()  # their ids
+        self._licences: Counter[str] = Counter()
+
+    def add(self, row: Row, candidate: Candidate) -> None:
         call, judgement = candidate.call, candidate.judgement
-        models[(call.get("model"), call.get("served_model"), call.get("endpoint"))] += 1
-        prompts[(candidate.prompt.get("name"), candidate.prompt.get("hash"))] += 1
+        self._models[(call.get("model"), call.get("served_model"), call.get("endpoint"))] += 1
+        self._prompts[(candidate.prompt.get("name"), candidate.prompt.get("hash"))] += 1
         said = {name: call.get("params", {}).get(name) for name in _PARAMETERS}
-        parameters[dump_json({k: v for k, v in said.items() if v is not None}).decode()] += 1
-        verdicts[(candidate.verdict.method, candidate.verdict.correct)] += 1
+        self._parameters[dump_json({k: v for k, v in said.items() if v is not None}).decode()] += 1
+        self._verdicts[(candidate.verdict.method, candidate.verdict.correct)] += 1
         if judgement:
-            judges[(judgement.judge, judgement.saw_reference)] += 1
-        flags.update(
+            self._judges[(judgement.judge, judgement.saw_reference)] += 1
+        self._flags.update(
             traces=1,
             rationalized=candidate.rationalized,
             saw_reference=candidate.saw_reference,
             refined=candidate.stage == "refine",
         )
-        licences[row.id] = row.licence or "not stated"
-    return {
-        "models": _counted(models, "asked", "served", "endpoint"),
-        "prompts": _counted(prompts, "name", "hash"),
-        "parameters": [{"parameters": json.loads(text), "traces": n} for text, n in parameters.most_common()],
-        "verdicts": _counted(verdicts, "method", "correct"),
-        "judges": _counted(judges, "judge", "saw_reference"),
-        "licences": dict(Counter(licences.values()).most_common()),
-        "problems": len(licences),
-        **{name: flags[name] for name in ("traces", "refined", "rationalized", "saw_reference")},
-    }
+        if row.id not in self._problems:
+            self._problems[row.id] = 0
+            self._licences[row.licence or "not stated"] += 1
+
+    def facts(self) -> dict[str, Any]:
+        parameters = self._parameters.most_common()
+        return {
+            "models": _counted(self._models, "asked", "served", "endpoint"),
+            "prompts": _counted(self._prompts, "name", "hash"),
+            "parameters": [{"parameters": json.loads(text), "traces": n} for text, n in parameters],
+            "verdicts": _counted(self._verdicts, "method", "correct"),
+            "judges": _counted(self._judges, "judge", "saw_reference"),
+            "licences": dict(self._licences.most_common()),
+            "problems": len(self._problems),
+            **{name: self._flags[name] for name in ("traces", "refined", "rationalized", "saw_reference")},
+        }
 
 
 def _counted(counter: Counter, *names: str) -> list[dict[str, Any]]:

@@ -1,8 +1,9 @@
 """Write a data set for a trainer: a view of the rows, in a format, validated before it gets its name.
 
-`views.py` decides which traces or pairs, `formats.py` how they are written, `shapes.py` and `validate.py`
-what a file must hold, `card.py` says how it was made. Everything left out is counted under a reason:
-`given = rows + sum(drops)`.
+`views.py` decides which traces or pairs, `formats.py` how they are written, `writing.py` puts them into a
+file, `shapes.py` and `validate.py` say what it must hold, `card.py` how it was made. Everything left out is
+counted under a reason: `given = rows + sum(drops)`. One row is in memory at a time, and of those before it
+digests.
 
 Files are UTF-8 with "\\n"; NaN is null; lone surrogates and U+2028 are JSON escapes. A file whose name ends
 in .json is one array, any other JSON Lines. It is written aside, read back, validated and renamed. CSV
@@ -11,25 +12,25 @@ carries no types: read it with `pandas.read_csv(path, dtype={"id": str, "answer"
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import html
 import json
 import os
 import pathlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from cotkit.records import Row
-from cotkit.runs.card import card_beside, provenance
+from cotkit.records import Candidate, Row
+from cotkit.runs.card import Provenance, card_beside
+from cotkit.runs.digests import DigestMap
 from cotkit.runs.formats import FORMATS, Format, camel_row, flat_columns, pair_columns, words_of
 from cotkit.runs.journal import dump_json, write_json
-from cotkit.runs.shapes import BESIDE_MESSAGES, COLUMNS, PAIR_COLUMNS, SHAPES, arrow_schema
+from cotkit.runs.shapes import BESIDE_MESSAGES, PAIR_COLUMNS, SHAPES
 from cotkit.runs.validate import validate_file
 from cotkit.runs.views import Example, View, is_truncated, label_view, pair_view, parts, sft_view
-from cotkit.shown import mended
+from cotkit.runs.writing import Record, table_cells, write_records
 from cotkit.whole import whole_file
 
 LONG_CHARS = 3000  # about 1,024 tokens of mathematical text, TRL's default max_length
@@ -113,6 +114,7 @@ def export_rows(
 ) -> ExportReport:
     """Write `rows` (kept and dropped alike, in input order) to `path` and say what became of each.
 
+    rows: any iterable; an iterator of pairs without a `policy`, which must be gone over twice, is held whole.
     policy: which traces or pairs, see `cotkit.runs.views`. SFT: "best" (default), "all_accepted",
         "first_correct"; pairs: "correct_vs_wrong" (default where programs decided), "best_vs_worst",
         "first_vs_last", "length_controlled"; parquet and csv also "final", with rejected problems.
@@ -139,35 +141,69 @@ def export_rows(
     target = pathlib.Path(path).expanduser()
     spec = _check(target, format, options, reasoning, system, metadata)
     mode = reasoning or (spec.reasoning[0] if spec.reasoning else None)
-    if spec.view == "camel":
-        view = _camel_view(rows)
-        records = [camel_row(example.row) for example in view.examples]
-    else:
-        view = _VIEWS[spec.view](rows, **options)
-        beside = spec.metadata is None or bool(metadata)
-        records = _records(view, format, mode, system, beside)
+    view = _camel_view(rows) if spec.view == "camel" else _VIEWS[spec.view](rows, **options, lazy=True)
+    written = _Written(spec)
+    records = _records(view, format, mode, system, spec.metadata is None or bool(metadata), written)
+    with whole_file(target) as temporary:  # the old file or the new one, never a bad one
+        with open(temporary, "wb") as file:
+            write_records(file, records, format, array=target.suffix == ".json")
+        if problems := validate_file(temporary, format, require_boxed=bool(require_boxed), limit=5):
+            listed = "\n  ".join(map(str, problems))
+            raise ExportError(f"{target} was not written, {format} would not train on it:\n  {listed}")
     report = ExportReport(
         path=str(target),
         format=format,
-        rows=len(records),
-        given=view.given,
+        rows=written.rows,
+        given=written.rows + view.drops.total(),
         drops=dict(sorted(view.drops.items(), key=lambda item: (-item[1], item[0]))),
         unit=view.unit,
         policy=view.policy or None,
         reasoning=mode,
-        columns=_column_names(format, records),
-        provenance=provenance((e.row, c) for e in view.examples for c in (e.candidate, e.rejected) if c),
+        columns=written.columns or list(SHAPES[format].fields),
+        provenance=written.provenance.facts(),
+        bytes=target.stat().st_size,
     )
-    _write(target, format, records, bool(require_boxed))
-    data = target.read_bytes()
-    report.bytes, report.sha256 = len(data), hashlib.sha256(data).hexdigest()
-    report.warnings = _warnings(report, view, records, spec)
+    with open(target, "rb") as file:
+        report.sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    report.warnings = _warnings(report, written)
     report.beside = _write_snippets(target, spec, bool(system))
     if facts is not None:
         card, note = card_beside(target, {**facts, "licence": licence}, report.to_dict())
         report.beside.append(str(card))
         report.warnings += [note] if note else []
     return report
+
+
+class _Written:
+    """What is counted while examples are written."""
+
+    def __init__(self, spec: Format):
+        self.spec, self.provenance = spec, Provenance()
+        self.rows, self.columns = 0, list[str]()
+        self.counts: Counter[str] = Counter()  # of what a warning is about
+        self.labels: Counter[bool | None] = Counter()
+
+    def add(self, example: Example, record: Record) -> None:
+        chosen, rejected, counts = example.candidate, example.rejected, self.counts
+        self.rows += 1
+        self.columns = self.columns or list(record)
+        self.provenance.add(example.row, chosen)
+        self.labels[example.label] += 1
+        length = _length(chosen)
+        counts["long"] += len(example.row.problem) + length > LONG_CHARS
+        counts["apart"] += bool(parts(chosen)[0])
+        if rejected:
+            self.provenance.add(example.row, rejected)
+            counts["pairs"] += 1
+            counts["longer"] += length > _length(rejected)
+            counts["cut"] += is_truncated(rejected)
+            counts["foreign"] += chosen.call.get("model") != rejected.call.get("model")
+        if self.spec.view == "table":
+            counts["damaged"] += table_cells(record) != record
+
+
+def _length(candidate: Candidate) -> int:
+    return sum(map(len, parts(candidate)))
 
 
 def _check(
@@ -214,100 +250,47 @@ def _check(
 
 
 def _records(
-    view: View, format: str, mode: str | None, system: str | None, beside: bool
-) -> list[dict[str, Any]]:
-    """The rows of the file; what repeats an earlier row is taken out of the view."""
-    spec, key = FORMATS[format], SHAPES[format].key
-    records, kept, seen = [], [], set()
+    view: View, format: str, mode: str | None, system: str | None, beside: bool, written: _Written
+) -> Iterator[Record]:
+    """The rows of the file; what repeats an earlier one is a drop."""
+    key, seen = SHAPES[format].key, DigestMap()
     for example in view.examples:
-        if spec.view == "table":
-            record = flat_columns(example)
-        else:
-            record = spec.build(words_of(example, mode, system))
-            extra = pair_columns(example) if example.rejected else flat_columns(example)
-            if beside:
-                record |= {
-                    name: extra[name] for name in (PAIR_COLUMNS if example.rejected else BESIDE_MESSAGES)
-                }
-        digest = hashlib.sha256(dump_json([record.get(name) for name in key])).digest()
-        if digest in seen:
-            view.drops["duplicate"] += 1
-            continue
-        seen.add(digest)
-        kept.append(example)
-        records.append(record)
-    view.examples = kept
-    return records
+        record = _record(example, written.spec, mode, system, beside)
+        if written.spec.view != "camel":
+            digest = hashlib.sha256(dump_json([record.get(name) for name in key])).digest()
+            if digest in seen:
+                view.drops["duplicate"] += 1
+                continue
+            seen[digest] = 0
+        written.add(example, record)
+        yield record
+
+
+def _record(example: Example, spec: Format, mode: str | None, system: str | None, beside: bool) -> Record:
+    if spec.view == "camel":
+        return camel_row(example.row)
+    if spec.view == "table":
+        return flat_columns(example)
+    record = spec.build(words_of(example, mode, system))
+    if beside:
+        extra = pair_columns(example) if example.rejected else flat_columns(example)
+        record |= {name: extra[name] for name in (PAIR_COLUMNS if example.rejected else BESIDE_MESSAGES)}
+    return record
 
 
 def _camel_view(rows: Iterable[Row]) -> View:
-    """Every problem that has a trace, the rejected ones included, as CAMEL's file has it."""
-    view = View("", "problems")
-    for row in rows:
-        if row.best is None or not row.best.trace.strip():
-            view.drops[row.drop_reason or "no_trace"] += 1
-        else:
-            view.examples.append(Example(row, row.best))
-    return view
+    """Every problem that has a trace, the rejected ones included, as CAMEL's file has it; lazy."""
 
-
-def _column_names(format: str, records: list[dict[str, Any]]) -> list[str]:
-    return list(records[0]) if records else list(SHAPES[format].fields)
-
-
-def _write(target: pathlib.Path, format: str, records: list[dict[str, Any]], require_boxed: bool) -> None:
-    """Aside first, read back and validated, then renamed: the old file or the new one, never a bad one."""
-    with whole_file(target) as temporary:
-        with open(temporary, "wb") as file:
-            if format == "parquet":
-                _write_parquet(file, records)
-            elif format == "csv":
-                file.write(_csv_bytes(records))
+    def examples() -> Iterator[Example]:
+        for row in rows:
+            if row.best is None or not row.best.trace.strip():
+                view.drops[row.drop_reason or "no_trace"] += 1
             else:
-                file.write(_json_bytes(format, records, target.suffix == ".json"))
-        if problems := validate_file(temporary, format, require_boxed=require_boxed, limit=5):
-            listed = "\n  ".join(map(str, problems))
-            raise ExportError(f"{target} was not written, {format} would not train on it:\n  {listed}")
+                yield Example(row, row.best)
 
-
-# Line separators that `str.splitlines` would cut a row at; in JSON they can only stand inside a text.
-_SEPARATORS = {s.encode(): f"\\u{ord(s):04x}".encode() for s in "\x85\u2028\u2029"}
-
-
-def _json_bytes(format: str, records: list[dict[str, Any]], array: bool) -> bytes:
-    if format == "camel":
-        return dump_json({"traces": records}, indent=2)
-    if array:
-        return dump_json(records, indent=2) + b"\n"
-    data = b"".join(dump_json(record) + b"\n" for record in records)
-    for separator, escape in _SEPARATORS.items():
-        data = data.replace(separator, escape)
-    return data
-
-
-def _without_surrogates(value: Any) -> Any:
-    """Parquet and CSV have no escapes for a lone surrogate."""
-    return mended(value) if isinstance(value, str) else value
-
-
-def _write_parquet(file: Any, records: list[dict[str, Any]]) -> None:
-    import pyarrow
-    import pyarrow.parquet
-
-    clean = [{name: _without_surrogates(value) for name, value in record.items()} for record in records]
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(clean, schema=arrow_schema()), file)
-
-
-def _csv_bytes(records: list[dict[str, Any]]) -> bytes:
-    import io
-
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for record in records:
-        cells = (_without_surrogates(record[name]) for name in COLUMNS)
-        writer.writerow(str(c).lower() if isinstance(c, bool) else c for c in cells)
-    return text.getvalue().encode()
+    view = View("", "problems")
+    view.examples = examples()
+    return view
 
 
 def _write_snippets(target: pathlib.Path, spec: Format, system: bool) -> list[str]:
@@ -334,23 +317,14 @@ def _write_snippets(target: pathlib.Path, spec: Format, system: bool) -> list[st
     return []
 
 
-def _warnings(report: ExportReport, view: View, records: list[dict[str, Any]], spec: Format) -> list[str]:
+def _warnings(report: ExportReport, written: _Written) -> list[str]:
     """What a trainer will not say."""
-    examples, n = view.examples, len(view.examples)
+    n, labels = written.rows, written.labels
     if not n:
         why = ", ".join(f"{count} {reason}" for reason, count in report.drops.items())
         return [f"the data set is empty: {why or 'no rows were given'}"]
-    pairs = [e for e in examples if e.rejected]
-    labels = Counter(e.label for e in examples)
-    lengths = [len(e.row.problem) + sum(map(len, parts(e.candidate))) for e in examples]
-    long = sum(length > LONG_CHARS for length in lengths)
-    longer = sum(sum(map(len, parts(e.candidate))) > sum(map(len, parts(e.rejected))) for e in pairs)
-    cut = sum(is_truncated(e.rejected) for e in pairs)
-    foreign = sum(e.candidate.call.get("model") != e.rejected.call.get("model") for e in pairs)
-    apart = sum(bool(parts(e.candidate)[0]) for e in examples)
-    damaged = spec.view == "table" and any(
-        _without_surrogates(value) != value for record in records for value in record.values()
-    )
+    names = ("pairs", "long", "longer", "cut", "foreign", "apart", "damaged")
+    pairs, long, longer, cut, foreign, apart, damaged = (written.counts[name] for name in names)
     said = [
         (
             long and report.format.startswith("trl"),
@@ -370,8 +344,8 @@ def _warnings(report: ExportReport, view: View, records: list[dict[str, Any]], s
             f"{apart} of {n} traces have reasoning apart from the answer, the others are one text",
         ),
         (
-            len(pairs) >= 20 and longer > 0.65 * len(pairs),
-            f"the chosen side is the longer one in {longer} of {len(pairs)} pairs: what is learned may be "
+            pairs >= 20 and longer > 0.65 * pairs,
+            f"the chosen side is the longer one in {longer} of {pairs} pairs: what is learned may be "
             'length (policy="length_controlled" corrects for it)',
         ),
         (cut, f"{cut} of {n} pairs have a truncated rejected side: it is told apart by its length"),
@@ -381,7 +355,7 @@ def _warnings(report: ExportReport, view: View, records: list[dict[str, Any]], s
             "SFT on the chosen side is the safer use",
         ),
         (
-            spec.view == "labels" and len(labels) == 1,
+            written.spec.view == "labels" and len(labels) == 1,
             f"every label is {next(iter(labels))}: KTO needs good and bad answers",
         ),
         (

@@ -1,25 +1,31 @@
 """Append-only JSON lines that survive a crash.
 
-One `write` a line, no buffering: after `kill -9` the file holds every finished line and at most one torn
-one, which the next open cuts off. Lines end at b"\\n" alone (U+2028 stays inside a row); NaN is written as
-null; lone surrogates are written as `\\udXXX` escapes. Power loss: `sync()` forces the lines to disk; a run
-calls it every few seconds, and `close` does.
+One `write` a line, no buffering: after `kill -9` the file holds every finished line and at
+most one torn one, which the next open, or the next line of another process, cuts off. Lines end at b"\\n"
+alone (U+2028 stays inside a row); NaN is written as null; lone surrogates are written as `\\udXXX` escapes.
+Power loss: `sync()` forces the lines to disk; a run calls it every few seconds, and `close` does.
 """
 
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import math
 import os
 import pathlib
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, BinaryIO
 
 import pydantic
 
 from cotkit.whole import whole_file
+
+try:
+    import fcntl
+except ImportError:  # Windows: one process a file, as a run's own lock sees to
+    fcntl = None
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -83,53 +89,99 @@ def read_lines(path: pathlib.Path) -> Iterator[tuple[dict[str, Any], int]]:
 
     Raises JournalError, with the line's number, when a line before the last cannot be read.
     """
-    if not path.exists():
-        return
-    with open(path, "rb") as file:
-        end = 0
-        for number, line in enumerate(file, 1):
-            end += len(line)
-            try:
-                if not line.endswith(b"\n"):
-                    return  # torn
-                record = json.loads(line)
-            except ValueError as error:
-                if not file.read(1):
-                    return  # the last line: torn in the middle of a page
-                raise JournalError(
-                    f"{path}, line {number} is not JSON ({error}). Nothing was changed: repair or remove "
-                    "that line (its problem will be asked again), or use another run name."
-                ) from None
-            yield record, end
+    if path.exists():
+        with open(path, "rb") as file:
+            yield from whole_lines(file)
+
+
+def whole_lines(file: BinaryIO) -> Iterator[tuple[dict[str, Any], int]]:
+    """`read_lines` of an open file."""
+    end = 0
+    for number, line in enumerate(file, 1):
+        end += len(line)
+        try:
+            if not line.endswith(b"\n"):
+                return  # torn
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            if not file.read(1):
+                return  # the last line: torn in the middle of a page
+            raise JournalError(
+                f"{file.name}, line {number} is not JSON ({error}). Nothing was changed: repair or remove "
+                "that line (its problem will be asked again), or use another run name."
+            ) from None
+        yield record, end
+
+
+class _Alone:
+    """`with`: no other process writes to the file meanwhile."""
+
+    def __init__(self, file: io.FileIO):
+        self._file = file
+
+    def __enter__(self) -> None:
+        if fcntl is not None:
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+
+    def __exit__(self, *exc: object) -> None:
+        if fcntl is not None:
+            fcntl.flock(self._file, fcntl.LOCK_UN)
 
 
 class Journal:
-    """A journal opened for appending. Each record it already holds goes to `seen`; `torn` tells whether
-    a torn last line was cut off.
+    """A journal opened for appending. `seen(record, start)` is called with each record it already holds and
+    where its line starts; `torn` tells whether a torn last line was cut off.
     """
 
-    def __init__(self, path: pathlib.Path, seen: Callable[[dict[str, Any]], None]):
+    def __init__(
+        self, path: pathlib.Path, seen: Callable[[dict[str, Any], int], None] = lambda record, start: None
+    ):
         self.path = path
-        good = 0
-        for record, good in read_lines(path):  # noqa: B007 - the last offset is used below
-            seen(record)
-        self.torn = path.exists() and path.stat().st_size > good
-        if self.torn:
-            os.truncate(path, good)
         self._file = open(path, "ab", buffering=0)  # noqa: SIM115 - open for the run's life
+        try:
+            with _Alone(self._file):  # what is no whole line now is nobody's who is just writing
+                self._end = 0
+                for record, end in read_lines(path):
+                    seen(record, self._end)
+                    self._end = end
+                self.torn = self._size() > self._end
+                if self.torn:
+                    os.truncate(path, self._end)
+        except BaseException:
+            self._file.close()
+            raise
 
-    def append(self, record: dict[str, Any] | pydantic.BaseModel) -> None:
-        line = dump_json(record) + b"\n"
-        start = os.fstat(self._file.fileno()).st_size
-        with _named(self.path):
+    def append(self, record: dict[str, Any] | pydantic.BaseModel) -> int:
+        """Writes a line; gives where it starts."""
+        return self.append_line(dump_json(record) + b"\n")
+
+    def append_line(self, line: bytes) -> int:
+        """Writes a line that ends, the whole of it or nothing; gives where it starts."""
+        with _Alone(self._file):
+            start = self._whole_end()
             try:
                 done = self._file.write(line)
                 while done < len(line):
                     done += self._file.write(line[done:])
-            except OSError:
+            except OSError as error:
                 with contextlib.suppress(OSError):
                     os.ftruncate(self._file.fileno(), start)  # disk full: no half line stays behind
-                raise
+                raise OSError(error.errno, error.strerror, str(self.path)) from None
+            self._end = start + len(line)
+        return start
+
+    def _whole_end(self) -> int:
+        """The end of the file; what another process left torn is cut off."""
+        size = self._size()
+        if size > self._end:
+            with open(self.path, "rb") as file:
+                file.seek(self._end)
+                size = self._end + file.read().rfind(b"\n") + 1
+            os.ftruncate(self._file.fileno(), size)
+        return size
+
+    def _size(self) -> int:
+        return os.fstat(self._file.fileno()).st_size
 
     def sync(self) -> None:
         with _named(self.path):

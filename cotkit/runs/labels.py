@@ -13,8 +13,8 @@ import hashlib
 import pathlib
 from typing import TYPE_CHECKING, Any, Literal
 
-from cotkit.runs.folder import Run
 from cotkit.runs.journal import Journal, read_lines
+from cotkit.runs.reading import Run
 
 if TYPE_CHECKING:
     import pandas
@@ -45,7 +45,7 @@ def add_label(
     at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     record = {"id": id, "candidate": candidate, "label": label, "note": note, "by": by or _user(), "at": at}
     record["trace"] = _hash(trace)
-    journal = Journal(run.path / "labels.jsonl", lambda record: None)
+    journal = Journal(run.path / "labels.jsonl")
     try:
         journal.append(record)
     finally:

@@ -4,7 +4,7 @@ Trainers check almost nothing: TRL reads the columns of the first row and trains
 mislabelled rows without a word; LLaMA-Factory skips bad rows with a warning. So every export passes through
 `validate_file` before it gets its name, and a user can hold any file against it. Each row is held against
 its format's `Shape`; what needs more than one row (duplicates, a column whose type changes) is in `_Across`.
-A finding names the row, the field and the fix.
+A finding names the row, the field and the fix. Files are read row by row, whatever their size.
 """
 
 from __future__ import annotations
@@ -15,11 +15,16 @@ import json
 import pathlib
 import re
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, BinaryIO, NoReturn, TextIO
 
+from cotkit.runs.digests import DigestMap
 from cotkit.runs.shapes import COLUMNS, SHAPES, Found, Shape, arrow_schema, kind, think_text
+from cotkit.runs.writing import ROW_GROUP
+
+CHUNK = 1 << 16  # characters of a JSON array that are read at a time
 
 
 @dataclass(frozen=True)
@@ -129,13 +134,16 @@ class _Across:
     """What only shows over several rows: duplicates, columns that come and go, types that change."""
 
     def __init__(self, shape: Shape):
-        self.shape, self.seen, self.types, self.names = shape, {}, {}, None
+        self.shape, self.types, self.names = shape, {}, None
+        self.seen = DigestMap()  # what may not repeat -> the first row with it
 
     def check(self, number: int, row: dict) -> Found:
         content = [row.get(name) for name in self.shape.key]
         digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).digest()
-        first = self.seen.setdefault(digest, number)
-        if first != number:
+        first = self.seen.get(digest)
+        if first is None:
+            self.seen[digest] = number
+        else:
             yield ", ".join(self.shape.key), f"repeats row {first}", "keep one of the two"
         if self.names is None:
             self.names = (number, set(row))
@@ -173,33 +181,121 @@ def _read(path: pathlib.Path, shape: Shape) -> Iterator[tuple[int | None, Any]]:
     elif shape.container == "csv":
         yield from _read_csv(path)
     else:
-        yield from _read_json(path.read_bytes(), shape.container)
+        with open(path, "rb") as file:
+            lines = shape.container != "camel" and _begins(file) != b"["
+        yield from _read_lines(path) if lines else _read_array(path, camel=shape.container == "camel")
 
 
-def _read_json(data: bytes, container: str) -> Iterator[tuple[int | None, Any]]:
-    if container == "camel" or data.lstrip()[:1] == b"[":
-        whole = _parse(data, None)
-        if container == "camel" and not isinstance(whole, FileProblem):
+def _begins(file: BinaryIO) -> bytes:
+    """The first byte that is no white space."""
+    while (byte := file.read(1)).isspace():
+        pass
+    return byte
+
+
+def _read_lines(path: pathlib.Path) -> Iterator[tuple[int | None, Any]]:
+    with open(path, "rb") as file:
+        for number, line in enumerate(file, 1):  # at b"\n" alone: U+2028 may stand inside a text
+            if line.strip():
+                yield number, _parse(line.removesuffix(b"\n"), number)
+
+
+def _read_array(path: pathlib.Path, camel: bool) -> Iterator[tuple[int | None, Any]]:
+    """The items of a JSON array, or of CAMEL's {"traces": [...]}. The file is gone over once before, so that
+    one that is no JSON is one finding; only then it is read as a whole, for the words."""
+    try:
+        deque(_items(path, camel), maxlen=0)
+    except ValueError:
+        whole = _parse(path.read_bytes(), None)
+        if camel and not isinstance(whole, FileProblem):
             known = isinstance(whole, dict) and list(whole) == ["traces"]
             whole = (
                 whole["traces"]
                 if known and isinstance(whole["traces"], list)
                 else FileProblem(None, "traces", "is not the only key, or no list", 'write {"traces": [...]}')
             )
-        rows = [(None, whole)] if isinstance(whole, FileProblem) else enumerate(whole, 1)
-        yield from rows
-        return
-    for number, line in enumerate(data.split(b"\n"), 1):  # never splitlines: U+2028 may stand inside a text
-        if line.strip():
-            yield number, _parse(line, number)
+        yield from [(None, whole)] if isinstance(whole, FileProblem) else enumerate(whole, 1)
+    else:
+        yield from enumerate(_items(path, camel), 1)
+
+
+def _items(path: pathlib.Path, camel: bool) -> Iterator[Any]:
+    """Raises ValueError where the file is anything else."""
+    with open(path, encoding="utf-8", newline="") as file:
+        text = _Text(file)
+        for token in ("{", '"traces"', ":", "[") if camel else ("[",):
+            text.take(token)
+        if not text.take("]", or_else=True):
+            yield text.value()
+            while not text.take("]", or_else=True):
+                text.take(",")
+                yield text.value()
+        if camel:
+            text.take("}")
+        text.end()
+
+
+class _Text:
+    """JSON text that is read and dropped piece by piece."""
+
+    def __init__(self, file: TextIO):
+        self._file, self._text, self._at = file, "", 0
+        self._decode = json.JSONDecoder(parse_constant=_no_number).raw_decode
+
+    def take(self, token: str, or_else: bool = False) -> bool:
+        """Goes past the token. Where something else stands: ValueError, or False."""
+        self._skip_space()
+        while len(self._text) - self._at < len(token) and self._more():
+            pass
+        if found := self._text.startswith(token, self._at):
+            self._at += len(token)
+        elif not or_else:
+            raise ValueError(token)
+        return found
+
+    def value(self) -> Any:
+        self._skip_space()
+        while True:
+            try:
+                value, end = self._decode(self._text, self._at)
+                if end < len(self._text):  # a number could go on
+                    self._at = end
+                    return value
+            except ValueError:
+                if not self._more():
+                    raise
+            else:
+                if not self._more():
+                    raise ValueError("the end of the file")
+
+    def end(self) -> None:
+        self._skip_space()
+        if self._at < len(self._text):
+            raise ValueError(self._text[self._at])
+
+    def _skip_space(self) -> None:
+        while True:
+            rest = len(self._text)
+            while self._at < rest and self._text[self._at] in " \t\n\r":
+                self._at += 1
+            if self._at < rest or not self._more():
+                return
+
+    def _more(self) -> bool:
+        """Reads on: as much as there is, so that a long value is not looked at too often."""
+        self._text, self._at = self._text[self._at :], 0
+        new = self._file.read(max(CHUNK, len(self._text)))
+        self._text += new
+        return bool(new)
+
+
+def _no_number(token: str) -> NoReturn:
+    raise ValueError(f"{token} is no JSON: write null")
 
 
 def _parse(data: bytes, number: int | None) -> Any:
-    def no_number(token: str) -> None:
-        raise ValueError(f"{token} is no JSON: write null")
-
     try:
-        return json.loads(data.decode("utf-8"), parse_constant=no_number)
+        return json.loads(data.decode("utf-8"), parse_constant=_no_number)
     except UnicodeDecodeError as error:
         return FileProblem(number, "", f"is not UTF-8 (byte {error.start})", "save the file as UTF-8")
     except ValueError as error:
@@ -211,19 +307,21 @@ def _read_parquet(path: pathlib.Path) -> Iterator[tuple[int | None, Any]]:
     import pyarrow.parquet
 
     try:
-        table = pyarrow.parquet.read_table(path)
+        table = pyarrow.parquet.ParquetFile(path)
     except pyarrow.ArrowInvalid as error:
         yield None, FileProblem(None, "", f"is no Parquet file: {error}", "write it with pyarrow or pandas")
         return
-    wanted = arrow_schema()
-    wrong = [f for f in wanted if f.name in table.column_names and table.schema.field(f.name).type != f.type]
-    for column in wrong:
-        has = table.schema.field(column.name).type
-        yield None, FileProblem(None, column.name, f"is {has}, not {column.type}", f"cast to {column.type}")
-    if missing := [f.name for f in wanted if f.name not in table.column_names]:
-        yield None, FileProblem(None, missing[0], "is missing", f"add the columns {missing}")
-    if not wrong and not missing:
-        yield from enumerate(table.to_pylist(), 1)
+    with table:
+        wanted, has = arrow_schema(), table.schema_arrow
+        wrong = [f for f in wanted if f.name in has.names and has.field(f.name).type != f.type]
+        for column in wrong:
+            what = f"is {has.field(column.name).type}, not {column.type}"
+            yield None, FileProblem(None, column.name, what, f"cast to {column.type}")
+        if missing := [f.name for f in wanted if f.name not in has.names]:
+            yield None, FileProblem(None, missing[0], "is missing", f"add the columns {missing}")
+        if not wrong and not missing:
+            groups = table.iter_batches(ROW_GROUP)
+            yield from enumerate((row for group in groups for row in group.to_pylist()), 1)
 
 
 _FROM_CSV: dict[str, Callable[[str], Any]] = {

@@ -3,7 +3,8 @@
 Every candidate stays in the run folder, so a view is computed again, with another policy, at no cost.
 A policy is one small function that takes a row and proposes traces or pairs; what may never be trained
 towards (`flaw`) and what makes two traces comparable (`incomparable`) is decided in one place each.
-Everything left out is counted under a named reason: `given = len(examples) + sum(drops)`.
+Everything left out is counted under a named reason: `given = len(examples) + sum(drops)`. With `lazy=True`
+the examples are an iterator, and the drops are complete when it has ended.
 
 SFT: `best` (the final trace of each accepted problem), `all_accepted`, `first_correct`; `final` takes the
 final trace of every problem, accepted or not, for tables that are read and not trained on.
@@ -51,7 +52,7 @@ class View:
 
     policy: str
     unit: str
-    examples: list[Example] = field(default_factory=list)
+    examples: list[Example] = field(default_factory=list)  # of a lazy view: an iterator
     drops: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -160,6 +161,7 @@ def sft_view(
     max_per_problem: int | None = None,
     include_rationalized: bool = True,
     require_boxed: bool = False,
+    lazy: bool = False,
 ) -> View:
     """Traces to train on. `max_per_problem` keeps the best k of `all_accepted`, which it then implies.
 
@@ -181,16 +183,19 @@ def sft_view(
             return None if candidate.trace.strip() else "empty"
         return flaw(candidate, include_rationalized, require_boxed)
 
+    def examples() -> Iterator[Example]:
+        for row in rows:
+            if not row.candidates:
+                view.drops[row.drop_reason or "no_trace"] += 1
+            elif policy == "all_accepted":
+                yield from _accepted(view, row, refuse, max_per_problem)
+            elif isinstance(pick := _one_trace(row, policy, refuse), str):
+                view.drops[pick] += 1
+            else:
+                yield Example(row, pick)
+
     view = View(policy, "traces" if policy == "all_accepted" else "problems")
-    for row in rows:
-        if not row.candidates:
-            view.drops[row.drop_reason or "no_trace"] += 1
-        elif policy == "all_accepted":
-            _take_accepted(view, row, refuse, max_per_problem)
-        elif isinstance(pick := _one_trace(row, policy, refuse), str):
-            view.drops[pick] += 1
-        else:
-            view.examples.append(Example(row, pick))
+    view.examples = examples() if lazy else list(examples())
     return view
 
 
@@ -205,7 +210,7 @@ def _one_trace(row: Row, policy: str, refuse: Callable[[Candidate], str | None])
     return refuse(row.best) or row.best
 
 
-def _take_accepted(view: View, row: Row, refuse: Callable, limit: int | None) -> None:
+def _accepted(view: View, row: Row, refuse: Callable, limit: int | None) -> list[Example]:
     seen: set[str] = set()
     good: list[Candidate] = []
     for candidate in sorted(row.candidates, key=rank):
@@ -220,24 +225,32 @@ def _take_accepted(view: View, row: Row, refuse: Callable, limit: int | None) ->
         else:
             seen.add(text)
             good.append(candidate)
-    view.examples += [Example(row, c) for c in row.candidates if any(c is g for g in good)]
+    return [Example(row, c) for c in row.candidates if any(c is g for g in good)]
 
 
 def label_view(
-    rows: Iterable[Row], *, include_rationalized: bool = True, require_boxed: bool = False
+    rows: Iterable[Row],
+    *,
+    include_rationalized: bool = True,
+    require_boxed: bool = False,
+    lazy: bool = False,
 ) -> View:
     """Every trace with a label (KTO): True = accepted, False = proven wrong, or below the judge's
     thresholds where no program could decide. A correct trace that a judge refused has no label."""
+
+    def examples() -> Iterator[Example]:
+        for row in rows:
+            if not row.candidates:
+                view.drops[row.drop_reason or "no_trace"] += 1
+            for candidate in row.candidates:
+                label, reason = _label(candidate, include_rationalized, require_boxed)
+                if reason:
+                    view.drops[reason] += 1
+                else:
+                    yield Example(row, candidate, label=label)
+
     view = View("", "traces")
-    for row in rows:
-        if not row.candidates:
-            view.drops[row.drop_reason or "no_trace"] += 1
-        for candidate in row.candidates:
-            label, reason = _label(candidate, include_rationalized, require_boxed)
-            if reason:
-                view.drops[reason] += 1
-            else:
-                view.examples.append(Example(row, candidate, label=label))
+    view.examples = examples() if lazy else list(examples())
     return view
 
 
@@ -392,14 +405,15 @@ def pair_view(
     min_gap: float | None = None,
     max_pairs_per_problem: int = 1,
     require_boxed: bool = False,
+    lazy: bool = False,
 ) -> View:
     """Preference pairs; `policy=None` means `correct_vs_wrong` where programs decided, else `best_vs_worst`.
 
     A policy's pairs are tried in its order of preference until `max_pairs_per_problem` are found. A problem
     that gives none is one drop, under the reason of the pair it would have liked best.
     """
-    rows = list(rows)
     if policy is None:
+        rows = list(rows) if isinstance(rows, Iterator) else rows  # which are gone over twice
         decided = any(c.verdict.correct is not None for row in rows for c in row.candidates)
         policy = "correct_vs_wrong" if decided else "best_vs_worst"
     if policy not in PAIR_POLICIES:
@@ -407,24 +421,35 @@ def pair_view(
     if min_gap is not None and (isinstance(min_gap, bool) or not 0 <= min_gap <= 1):
         raise ValueError(f"min_gap is a difference of scores on 0..1, got {min_gap!r}")
     _positive("max_pairs_per_problem", max_pairs_per_problem)
+
+    def examples() -> Iterator[Example]:
+        for row in rows:
+            proposed = PAIR_POLICIES[policy](row, require_boxed)
+            found, reason = _pairs(row, proposed, min_gap, max_pairs_per_problem)
+            yield from found
+            if not found:
+                view.drops[reason] += 1
+
     view = View(policy, "problems" if max_pairs_per_problem == 1 else "pairs, and problems without one")
-    for row in rows:
-        reasons: list[str] = []
-        found = 0
-        try:
-            for chosen, rejected in PAIR_POLICIES[policy](row, require_boxed):
-                if reason := incomparable(chosen, rejected, min_gap):
-                    reasons.append(reason)
-                    continue
-                view.examples.append(Example(row, chosen, rejected))
-                found += 1
-                if found == max_pairs_per_problem:
-                    break
-        except _NoPair as none:
-            reasons.append(str(none))
-        if not found:
-            view.drops[reasons[0] if reasons else "single_trace"] += 1
+    view.examples = examples() if lazy else list(examples())
     return view
+
+
+def _pairs(row: Row, proposed: Proposals, min_gap: float | None, most: int) -> tuple[list[Example], str]:
+    """The first pairs that hold, and why the one that would have been liked best does not."""
+    found: list[Example] = []
+    reasons: list[str] = []
+    try:
+        for chosen, rejected in proposed:
+            if reason := incomparable(chosen, rejected, min_gap):
+                reasons.append(reason)
+                continue
+            found.append(Example(row, chosen, rejected))
+            if len(found) == most:
+                break
+    except _NoPair as none:
+        reasons.append(str(none))
+    return found, reasons[0] if reasons else "single_trace"
 
 
 def _positive(name: str, value: object) -> None:

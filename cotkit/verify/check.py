@@ -12,7 +12,7 @@ import inspect
 import re
 from collections import deque
 from collections.abc import Iterable
-from concurrent.futures import Future
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Any
 
 from cotkit.executors import in_chunks
@@ -95,21 +95,21 @@ def check_answers(
         return in_chunks(executor, check_answers, rows, CHUNK)
     checks = [Check(**row) for row in rows]
     undecided = deque(check for check in checks if check.verdict is None)
-    asked: deque[tuple[Check, Future]] = deque()
+    asked: dict[Future, Check] = {}
     try:
         while undecided or asked:
             while undecided and len(asked) < AHEAD:  # runs that go on beside this need the workers too
                 check = undecided.popleft()
                 check.look_again()
                 if check.verdict is None:
-                    asked.append((check, shared_pool().submit(*check.job)))
-            if asked:
-                check, answered = asked.popleft()
+                    asked[shared_pool().submit(*check.job)] = check
+            for answered in wait(asked, return_when=FIRST_COMPLETED).done:
+                check = asked.pop(answered)
                 check.resume(answered.result())
                 if check.verdict is None:
                     undecided.appendleft(check)
     except BaseException:  # an interrupt
-        for _, answered in asked:
+        for answered in asked:
             answered.cancel()
         raise
     return [check.verdict for check in checks]

@@ -250,7 +250,15 @@ def top_boxes(text: str) -> list[tuple[int, int, str | None]]:
     """Boxes that stand in no other box, as (start, end, content); content None = never closed."""
     if "boxed" not in text and "fbox" not in text:
         return []
-    partner = brace_pairs(text)
+    pairs: dict[int, int] | None = None  # once a brace is open to the end, of the whole text
+
+    def partner(k: int) -> int | None:
+        nonlocal pairs
+        if pairs is None and (end := closing(text, k)) is not None:
+            return end
+        pairs = brace_pairs(text) if pairs is None else pairs
+        return pairs.get(k)
+
     found, stop = [], 0
     for match in BOX.finditer(text):
         start, k = match.start(), match.end()
@@ -259,15 +267,25 @@ def top_boxes(text: str) -> list[tuple[int, int, str | None]]:
         if text[k] != "{":  # \boxed 7, \boxed\frac12
             if word := BARE_BOX.match(text, k):
                 stop = word.end()
-                while word[0][0] == "\\" and text[stop : stop + 1] == "{" and stop in partner:
-                    stop = partner[stop] + 1
+                while word[0][0] == "\\" and text[stop : stop + 1] == "{" and (end := partner(stop)):
+                    stop = end + 1
                 found.append((start, stop, text[k:stop].rstrip(".")))
-        elif k in partner:
-            stop = partner[k] + 1
-            found.append((start, stop, text[k + 1 : partner[k]]))
+        elif end := partner(k):
+            stop = end + 1
+            found.append((start, stop, text[k + 1 : end]))
         else:
             found.append((start, len(text), None))
     return found
+
+
+def closing(text: str, k: int) -> int | None:
+    """Position of the `}` that closes the `{` at `k`; None = none does."""
+    depth = 0
+    for match in BRACE.finditer(text, k):
+        depth += {"{": 1, "}": -1}.get(match[0], 0)
+        if not depth:
+            return match.start()
+    return None
 
 
 def brace_pairs(text: str) -> dict[int, int]:

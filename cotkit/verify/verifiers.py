@@ -106,15 +106,17 @@ class AnswerVerifier(Verifier):
         }
 
     def check_problems(self, problems: Iterable[Problem]) -> None:
-        problems = list(problems)
-        kinds = {(p.answer_type, p.tolerance): p.id for p in reversed(problems)}
-        for (answer_type, tolerance), first in kinds.items():
-            try:
-                check_answer("0", "0", answer_type, tolerance)
-            except (TypeError, ValueError) as error:
-                raise ValueError(f"problem {first!r}: {error}") from None
-        for verifier in self.by_program:
-            verifier.check_problems(problems)
+        tried: set[str | None] = set()  # answer types without a tolerance
+        for problem in problems:
+            if problem.tolerance is not None or problem.answer_type not in tried:
+                try:
+                    check_answer("0", "0", problem.answer_type, problem.tolerance)
+                except (TypeError, ValueError) as error:
+                    raise ValueError(f"problem {problem.id!r}: {error}") from None
+                if problem.tolerance is None:
+                    tried.add(problem.answer_type)
+            for verifier in self.by_program:
+                verifier.check_problems([problem])
 
     def can_check(self, problem: Problem) -> bool:
         return has_program(problem) or self.gold(problem) is not None

@@ -78,7 +78,7 @@ class PairInspector(Widget):
         key = self._keys[self.place]
         record = {"pair": key, "side": side, "agrees": agrees, "note": note, "at": at}
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        journal = Journal(self.path, lambda record: None)
+        journal = Journal(self.path)
         try:
             journal.append(record)
         finally:

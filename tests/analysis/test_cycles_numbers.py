@@ -230,3 +230,31 @@ def test_figures_say_of_how_many_and_count_clear_gains_only():
     actors = {"base": analysis.dev_measures(before), "cycle 0": analysis.dev_measures(now[:10])}
     figure = figures.final_accuracy({"n": 16, "champion": "cycle 0", "actors": actors})
     assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == ["base", "cycle 0 (n = 10)"]
+
+
+def test_the_table_of_cycles_has_a_column_a_cycle_and_stays_narrow():
+    before, now = [row(str(i), i < 40) for i in range(100)], [row(str(i), i < 65) for i in range(100)]
+    counts = {"prompts": 440, "attempts": 1760, "generated": 1234, "kept": 1001, "replayed": 0}
+    alarms = [{"level": "red"}, {"level": "amber"}, {"level": "amber"}]
+    first = {
+        "cycle": 0, "status": "rolled_back", "method": "dpo_sft", "counts": counts, "alarms": alarms,
+        "heldout": vars(analysis.compare(before, now)), "training": {"trained": True}, "seconds": 930.0,
+        "decision": {"promoted": False}, "cost": {"calls": 21760},
+    }  # fmt: skip
+    short = {"status": "no_data", "heldout": None, "training": {"trained": False}, "alarms": []}
+    frame = analysis.cycles_frame([first, {**first, **short, "cycle": 1}])
+    shown = frame.set_index("measure")
+    assert list(frame.columns) == ["measure", "cycle 0", "cycle 1"]
+    assert shown["cycle 0"].to_dict() == {
+        "status": "rolled_back", "method": "dpo_sft", "problems": "440", "traces": "1,760",
+        "kept": "1,001 of 1,234", "replayed": "0", "measured by": "verified accuracy",
+        "champion on dev": "40.0%", "challenger on dev": "65.0%", "difference": "+25.0 [+16.0, +33.1]",
+        "p": "6e-08", "n": "100", "alarms": "1 red, 2 amber", "decision": "the champion stays",
+        "calls": "21,760", "minutes": "15.5",
+    }  # fmt: skip
+    assert shown.loc[["method", "difference", "decision", "alarms"], "cycle 1"].tolist() == [
+        "dpo_sft, not trained", "", "", "none",
+    ]  # fmt: skip
+    assert max(len(cell) for cell in frame["cycle 0"]) <= 24  # six of these fit beside each other
+    left_out = vars(analysis.compare(before, now[:90]))
+    assert "left out" in analysis.cycles_frame([{**first, "heldout": left_out}])["measure"].tolist()

@@ -56,7 +56,7 @@ def test_logprobs_come_with_the_answer(serve):
 
 def test_lone_surrogates_go_out_replaced_and_come_back_whole(serve, tmp_path):
     server = serve(lambda r: Reply("a\ud800b 😀 字"))
-    with CallLedger(tmp_path / "calls.sqlite") as ledger:
+    with CallLedger(tmp_path / "calls.jsonl") as ledger:
         for _ in range(2):
             assert model(server).complete("x\udc00y 😀", ledger=ledger).text == "a\ud800b 😀 字"
     assert [r.user for r in server.log] == ["x\ufffdy 😀"]
@@ -119,6 +119,16 @@ def test_retries_end(serve, fault, kind, requests):
     assert server.calls == len(error.value.attempts) == requests
 
 
+def test_the_last_failure_is_of_a_request_that_is_tried_again(serve):
+    server = serve(lambda r: Reply(status=500) if r.user == "bad" else "4")
+    chat = model(server, max_retries=0)
+    with pytest.raises(ModelError):
+        chat.complete("bad")
+    assert "server" in chat.endpoints[0].stats()["last_failure"]
+    chat.complete("good")
+    assert chat.endpoints[0].stats()["last_failure"] == ""
+
+
 def test_nobody_listening_is_a_connection_error_that_says_so():
     chat = ChatModel("m", base_url="http://127.0.0.1:9/v1", max_retries=1, clock=VirtualClock())
     with pytest.raises(ModelError, match=r"127\.0\.0\.1:9.*2 attempts.*ClientConnectorError") as error:
@@ -164,7 +174,7 @@ def test_an_answer_without_usage_is_kept_with_unknown_tokens(serve):
 
 def test_an_answer_with_an_impossible_count_is_kept(serve, tmp_path):
     server = serve(lambda r: Reply("4", usage={"prompt_tokens": 10**30, "completion_tokens": 1}))
-    with CallLedger(tmp_path / "calls.sqlite") as ledger:
+    with CallLedger(tmp_path / "calls.jsonl") as ledger:
         answers = [model(server, price=(1, 1)).complete("q", ledger=ledger) for _ in range(2)]
         assert [a.text for a in answers] == ["4", "4"] and answers[1].cached and server.calls == 1
         assert answers[0].usage.prompt_tokens is None and ledger.totals()["unknown_usage"] == 1
@@ -443,7 +453,7 @@ def test_the_cap_holds_on_every_path(serve, tmp_path, cap):
     schema = {"type": "object", "properties": {"score": {"type": "integer"}}}
 
     async def everything():
-        with CallLedger(tmp_path / "calls.sqlite") as ledger:
+        with CallLedger(tmp_path / "calls.jsonl") as ledger:
             await asyncio.gather(
                 *(chat.acomplete(f"g{n}", ledger=ledger) for n in range(30)),
                 *(chat.acomplete(f"j{n}", ledger=ledger, role="judge", schema=schema) for n in range(30)),
@@ -629,7 +639,7 @@ def test_three_hundred_calls_over_a_faulty_server_cost_exactly_the_injected_faul
     server = serve(script)
     chat = model(server, max_concurrency=16)
     injected = sum(faults)
-    with CallLedger(tmp_path / "calls.sqlite") as ledger:
+    with CallLedger(tmp_path / "calls.jsonl") as ledger:
         answers = ask_all(chat, [f"problem {n}" for n in range(300)], ledger=ledger)
         assert [a.text for a in answers] == [f"PID={n}" for n in range(300)]
         assert server.calls == 300 + injected and server.peak <= 16
@@ -648,7 +658,7 @@ def test_an_interrupt_frees_places_and_reservations_at_once(serve, tmp_path):
     hold = threading.Event()
     server = serve(lambda r: "4" if r.user == "after" else (hold.wait(30), "late")[1])
     chat = model(server, max_concurrency=4)
-    with CallLedger(tmp_path / "calls.sqlite", budget_calls=10) as ledger:
+    with CallLedger(tmp_path / "calls.jsonl", budget_calls=10) as ledger:
 
         async def scene():
             tasks = [asyncio.create_task(chat.acomplete(f"q{n}", ledger=ledger)) for n in range(9)]

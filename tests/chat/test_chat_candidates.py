@@ -16,7 +16,7 @@ from cotkit.chat import BudgetExceeded, CallLedger, Completion, ModelError
 
 @pytest.fixture
 def ledger(tmp_path):
-    with CallLedger(tmp_path / "calls.sqlite") as ledger:
+    with CallLedger(tmp_path / "calls.jsonl") as ledger:
         yield ledger
 
 
@@ -121,9 +121,9 @@ def test_a_request_for_several_that_fails_is_told_for_each(serve, ledger):
 
 def test_a_spent_budget_stops_but_keeps_the_candidates_paid_for(serve, tmp_path):
     server = serve(lambda r: "4")
-    with CallLedger(tmp_path / "c.sqlite", budget_calls=2) as ledger, pytest.raises(BudgetExceeded):
+    with CallLedger(tmp_path / "c.jsonl", budget_calls=2) as ledger, pytest.raises(BudgetExceeded):
         candidates(model(server), 4, ledger=ledger)
-    with CallLedger(tmp_path / "c.sqlite") as ledger:
+    with CallLedger(tmp_path / "c.jsonl") as ledger:
         assert [a.cached for a in candidates(model(server), 4, ledger=ledger)].count(True) == 2
 
 
@@ -217,10 +217,10 @@ def test_a_completed_first_answer_is_not_asked_again_after_a_crash_before_the_se
         return Reply(status=400) if failing else GOOD
 
     server, failing = serve(script), True
-    with CallLedger(tmp_path / "c.sqlite") as ledger, pytest.raises(ModelError):
+    with CallLedger(tmp_path / "c.jsonl") as ledger, pytest.raises(ModelError):
         model(server).complete("judge", schema=Verdict, ledger=ledger)
     failing = False
-    with CallLedger(tmp_path / "c.sqlite") as ledger:
+    with CallLedger(tmp_path / "c.jsonl") as ledger:
         assert isinstance(model(server).complete("judge", schema=Verdict, ledger=ledger), Completion)
     assert sum(len(r.messages) == 1 for r in server.log) == 1
 

@@ -39,7 +39,7 @@ def test_a_key_echoed_by_the_endpoint_appears_nowhere(serve, tmp_path, key, capl
     caplog.set_level(logging.DEBUG)
     server = serve(reply)
     chat = model(server, api_key_env="MY_ENDPOINT_KEY", max_retries=1, rate_limit_patience=0)
-    with CallLedger(tmp_path / "calls.sqlite") as ledger, pytest.raises(ModelError) as error:
+    with CallLedger(tmp_path / "calls.jsonl") as ledger, pytest.raises(ModelError) as error:
         chat.complete("q", ledger=ledger)
     assert server.log[0].headers["authorization"] == f"Bearer {KEY}"
     shown = [

@@ -1,13 +1,13 @@
-"""calls.sqlite: what is asked again and what is not, what is counted, budgets, kill -9, damage, bytes."""
+"""calls.jsonl: what is asked again and what is not, what is counted, budgets, kill -9, damage, bytes."""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
 import random
 import signal
-import sqlite3
 import subprocess
 import sys
 import threading
@@ -18,14 +18,14 @@ from asking import ask_all, model
 from mock_server import Reply
 
 from cotkit import aio
-from cotkit.chat import BudgetExceeded, CallLedger, ChatModel, LedgerError, ModelError, Usage
+from cotkit.chat import BudgetExceeded, CallLedger, ChatModel, LedgerError, ModelError, Usage, merge_ledgers
 from cotkit.chat.tally import Amount
 from cotkit.records import Completion
 
 
 @pytest.fixture
 def path(tmp_path):
-    return tmp_path / "run" / "calls.sqlite"
+    return tmp_path / "run" / "calls.jsonl"
 
 
 def echo(request):
@@ -253,7 +253,7 @@ def test_a_budget_of_calls_is_never_passed(serve, path, width, budget):
         assert server.calls == budget == ledger.totals()["calls"]
         refused = [r for r in results if isinstance(r, BudgetExceeded)]
         assert len(refused) == 120 - budget
-        assert f"budget_calls={budget}" in str(refused[0]) and "calls.sqlite" in str(refused[0])
+        assert f"budget_calls={budget}" in str(refused[0]) and "calls.jsonl" in str(refused[0])
     with CallLedger(path, budget_calls=budget + 3) as ledger:  # raised: it goes on from there
         ask_all(model(server, max_concurrency=width), [f"q{n}" for n in range(120)], ledger=ledger)
     assert server.calls == budget + 3
@@ -363,42 +363,110 @@ def test_after_kill_minus_nine_no_completed_call_is_asked_again(serve, path):
     assert len(set(asked)) == 80 and len(asked) == 88  # only those in flight went out twice
 
 
-@pytest.mark.parametrize("damage", ["not a database", "header", "middle", "cut", "another program's"])
-def test_a_damaged_ledger_is_reported_and_left_as_it_is(path, damage):
-    path.parent.mkdir()
-    if damage == "not a database":
-        path.write_bytes(b"hello " * 2000)
-    elif damage == "another program's":
-        with sqlite3.connect(path) as db:
-            db.execute("CREATE TABLE notes (text)")
-    else:
-        with CallLedger(path) as ledger:
-            fill(ledger, 200)
-        data = bytearray(path.read_bytes())
-        if damage == "header":
-            data[0:16] = b"x" * 16
-        elif damage == "middle":
-            data[8192:60000] = os.urandom(60000 - 8192)
-        else:
-            data = data[: len(data) // 2 + 100]
-        path.write_bytes(data)
+def flip(line):
+    return line[:40] + b"\x00" + line[41:]
+
+
+@pytest.mark.parametrize(
+    "damage, says",
+    [
+        (lambda lines: [b"hello\n"] * 2, "line 1 is not JSON"),
+        (lambda lines: [b"[1]\n", b'"text"\n'], "line 1 is no call of this version"),
+        (lambda lines: [b'{"id": "p1", "problem": "2 + 2?"}\n'] * 2, "line 1 is no call of this version"),
+        (lambda lines: [*lines[:3], lines[3].replace(b'"role"', b'"part"'), *lines[4:]], "line 4 is no call"),
+        (
+            lambda lines: [*lines[:3], lines[3].replace(b'"key":"', b'"key":"x'), *lines[4:]],
+            "line 4 is no call",
+        ),
+        (lambda lines: [*lines[:5], flip(lines[5]), *lines[6:]], "line 6 is not JSON"),
+        (lambda lines: [*lines[:5], lines[5][:50], *lines[6:]], "line 6 is not JSON"),
+    ],
+)
+def test_a_damaged_ledger_is_reported_and_left_as_it_is(path, damage, says):
+    with CallLedger(path) as ledger:
+        fill(ledger, 20)
+    path.write_bytes(b"".join(damage(path.read_bytes().splitlines(keepends=True))))
     before = path.read_bytes()
-    with pytest.raises(LedgerError, match=r"calls\.sqlite.*left as it is") as error:
+    with pytest.raises(LedgerError, match=says) as error:
         CallLedger(path)
-    assert error.value.stops_run and path.read_bytes() == before
+    assert str(path) in str(error.value) and error.value.stops_run and path.read_bytes() == before
 
 
-def test_a_torn_wal_costs_only_what_was_torn(serve, path):
+def test_a_torn_line_costs_only_what_was_torn(serve, path):
     server = serve(echo)
-    ledger = CallLedger(path)
-    ask_all(model(server, max_concurrency=1), [f"q{n}" for n in range(20)], ledger=ledger)
-    copy = path.with_name("copy.sqlite")
-    copy.write_bytes(path.read_bytes())
-    wal = path.with_name(path.name + "-wal").read_bytes()
-    copy.with_name(copy.name + "-wal").write_bytes(wal[: len(wal) - 3000])
-    ledger.close()
-    with CallLedger(copy) as ledger:
-        assert 17 <= ledger.totals()["calls"] <= 19
+    with CallLedger(path) as ledger:
+        ask_all(model(server, max_concurrency=1), [f"q{n}" for n in range(20)], ledger=ledger)
+    data = path.read_bytes()
+    for cut in (1, 100, 300):
+        path.write_bytes(data[:-cut])
+        with CallLedger(path, read_only=True) as ledger:
+            assert ledger.totals()["calls"] == 19
+        assert path.read_bytes() == data[:-cut]  # it only looked
+        with CallLedger(path) as ledger:
+            ask_all(model(server, max_concurrency=1), [f"q{n}" for n in range(20)], ledger=ledger)
+            assert ledger.totals()["calls"] == 20 and ledger.totals()["cached"] == 19
+    assert server.calls == 20 + 3
+
+
+def test_what_another_process_left_torn_is_cut_off_before_the_next_line(path):
+    with CallLedger(path) as ledger:
+        fill(ledger, 2)
+        with CallLedger(path) as other:
+            fill(other, 2, start=10)
+        with open(path, "ab") as file:
+            file.write(b'{"at": 1, "ro')
+        fill(ledger, 2, start=20)
+        assert ledger.find([key_of(20)], "generator")[0].text.startswith("2020")
+    with CallLedger(path) as ledger:
+        assert ledger.totals()["calls"] == 6 and ledger.find([key_of(10)], "generator")
+
+
+def test_what_one_ledger_forgot_takes_no_answer_from_another_when_they_are_merged(path):
+    good, bad = path.with_name("good.jsonl"), path.with_name("bad.jsonl")
+    with CallLedger(good) as ledger:
+        fill(ledger, 2)
+    with CallLedger(bad) as ledger:
+        fill(ledger, 3)
+        ledger.forget([key_of(0), key_of(2)])
+    for order in ((good, bad), (bad, good)):
+        totals = merge_ledgers(order, path)
+        assert totals["calls"] == 3 and totals["failed"] == {"parse": 2}
+        with CallLedger(path, read_only=True) as merged:
+            assert [merged.find([key_of(n)], "judge") is not None for n in range(3)] == [True, True, False]
+
+
+@pytest.mark.parametrize("change", [lambda data: data[:10], lambda data: b"{}\n" * (len(data) // 3)])
+def test_a_file_that_others_changed_while_it_was_in_use_is_said(path, change):
+    with CallLedger(path) as ledger:
+        fill(ledger, 3)
+        path.write_bytes(change(path.read_bytes()))
+        with pytest.raises(LedgerError, match="changed while it was in use"):
+            ledger.find([key_of(2)], "judge")
+
+
+def test_a_bad_answer_to_a_call_that_is_asked_again_takes_nothing_away(path):
+    with CallLedger(path) as ledger:
+        fill(ledger, 1)
+    with CallLedger(path, use_cache=False) as ledger:
+        fill(ledger, 1)
+        ledger.forget([key_of(0)])
+        assert ledger.totals()["failed"] == {"parse": 1}
+    with CallLedger(path) as ledger:
+        assert ledger.find([key_of(0)], "judge") and ledger.totals()["failed"] == {"parse": 1}
+
+
+def test_answers_that_were_forgotten_stay_forgotten(path):
+    with CallLedger(path) as ledger:
+        fill(ledger, 3)
+        ledger.forget([key_of(1), key_of(99)])
+        assert ledger.find([key_of(1)], "judge") is None and ledger.find([key_of(2)], "judge")
+        totals = ledger.totals()
+    with CallLedger(path) as ledger:
+        assert ledger.find([key_of(1)], "judge") is None
+        fill(ledger, 1, start=1)
+        assert ledger.find([key_of(1)], "judge")
+        assert ledger.totals()["calls"] == 3 and ledger.totals()["failed"] == {"parse": 1}
+    assert totals["calls"] == 2 and totals["failed"] == {"parse": 1}
 
 
 def test_a_closed_ledger_says_so(path):
@@ -409,18 +477,14 @@ def test_a_closed_ledger_says_so(path):
         fill(ledger, 1)
 
 
-def fill(ledger, count, start=0, size=3000, together=1):
-    """`together` of them end at the same time, and so share a transaction."""
-
-    async def record(n):
+def fill(ledger, count, start=0, size=3000):
+    for n in range(start, start + count):
         completion = Completion(text=str(n) * (size // len(str(n))), model="m", endpoint="e")
-        await ledger.record(**ENDED, answers=[(n.to_bytes(4) * 8, completion)])
+        ledger.record(**ENDED, answers=[(key_of(n), completion)])
 
-    async def records():
-        for first in range(start, start + count, together):
-            await asyncio.gather(*(record(n) for n in range(first, first + together)))
 
-    aio.run(records())
+def key_of(n):
+    return hashlib.sha256(str(n).encode()).digest()
 
 
 ENDED = {"role": "generator", "endpoint": "e", "model": "m", "kind": None, "seconds": 1.0}
@@ -437,34 +501,32 @@ with CallLedger(sys.argv[1]) as ledger:
 """
 
 
-CHECKPOINTS = """
+WITHOUT_END = """
 import itertools, sys
 sys.path.insert(0, sys.argv[2])
 from cotkit.chat import ledger
 from test_chat_ledger import fill
-ledger.WAL_PAGES = 20
 with ledger.CallLedger(sys.argv[1]) as book:
     for n in itertools.count(int(sys.argv[3])):
-        fill(book, 1, start=n)
+        fill(book, 1, start=n, size=1_000_000)
         print(n, flush=True)
 """
 
 
-def test_kill_minus_nine_in_a_checkpoint_loses_no_answer(path):
-    """With a checkpoint each few answers, most of the time is spent in one."""
+def test_kill_minus_nine_in_a_write_loses_no_answer(path):
+    """With a megabyte an answer, most of the time is spent in writing."""
     path.parent.mkdir()
     here, chance, said = os.path.dirname(__file__), random.Random(0), []
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([os.path.dirname(here), *sys.path])}
     for _ in range(4):
-        command = [sys.executable, "-c", CHECKPOINTS, str(path), here, str(len(said) + 10)]
+        command = [sys.executable, "-c", WITHOUT_END, str(path), here, str(len(said) + 10)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env)
         said.append(int(process.stdout.readline()))
         threading.Timer(chance.uniform(0.1, 0.4), process.kill).start()
         said += [int(line) for line in process.communicate()[0].splitlines()]
         with CallLedger(path) as ledger:
-            assert {n.to_bytes(4) * 8 for n in said} <= ledger._known.keys()
-            assert ledger._db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-    assert len(said) > 40
+            assert all(ledger.find([key_of(n)], "generator") for n in said)
+    assert len(said) > 20
 
 
 def test_two_processes_on_one_file_lose_and_damage_nothing(path):
@@ -485,38 +547,25 @@ def bytes_written():
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/io"), reason="counts bytes by /proc/self/io")
 @pytest.mark.parametrize("count", [100, 1000])
-def test_the_main_file_is_written_once(path, count):
-    wal = path.with_name(path.name + "-wal")
+def test_the_file_is_written_once(path, count):
     before = bytes_written()
     with CallLedger(path) as ledger:
         fill(ledger, count)
-        waiting = wal.stat().st_size
-    main = bytes_written() - before - waiting
-    assert main <= 1.1 * path.stat().st_size
-    assert path.stat().st_size < 1.2 * 3300 * count  # 3 kB of answer and what is known about it
+    assert bytes_written() - before <= 1.01 * path.stat().st_size
+    assert path.stat().st_size < 1.2 * 3000 * count  # 3 kB of answer and what is known about it
 
 
-@pytest.mark.parametrize("together, times", [(1, 2.5), (20, 1.2)])
-def test_the_log_is_short_and_shorter_the_more_calls_end_together(path, together, times):
-    wal = path.with_name(path.name + "-wal")
+def test_a_call_that_cannot_be_written_is_an_error_and_counts_nothing(path, monkeypatch):
+    def full(lines):
+        raise OSError(28, "No space left on device")
+
     with CallLedger(path) as ledger:
-        fill(ledger, 400, together=together)
-        waiting = wal.stat().st_size
-    assert waiting <= times * path.stat().st_size
-
-
-def test_a_group_that_cannot_be_written_is_an_error_for_each_of_its_calls(path):
-    with CallLedger(path) as ledger:
-        ledger._db.execute("PRAGMA query_only = 1")
-
-        async def three():
-            return await asyncio.gather(*(ledger.record(**ENDED) for _ in range(3)), return_exceptions=True)
-
-        assert [type(error) for error in aio.run(three())] == [LedgerError] * 3
-        assert ledger.totals()["calls"] == 0
-        ledger._db.execute("PRAGMA query_only = 0")
+        with monkeypatch.context() as patch, pytest.raises(LedgerError, match="No space left"):
+            patch.setattr(ledger._journal, "append_line", full)
+            fill(ledger, 1)
+        assert ledger.totals()["calls"] == 0 and ledger.find([key_of(0)], "judge") is None
         fill(ledger, 1)
-        assert ledger.totals()["calls"] == 1
+        assert ledger.totals()["calls"] == 1 and ledger.find([key_of(0)], "judge")
 
 
 def test_recording_a_call_is_cheap(path):

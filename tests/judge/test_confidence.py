@@ -95,7 +95,7 @@ def test_the_same_trace_is_paid_once(serve, tmp_path):
     asked = judge(serve, lambda request: calls.append(1) or says(Yes=0.6, No=0.2))
 
     async def twice():
-        with CallLedger(tmp_path / "calls.sqlite") as ledger:
+        with CallLedger(tmp_path / "calls.jsonl") as ledger:
             return [await asked.ajudge(PROBLEM, TRACE, ledger=ledger) for _ in range(2)]
 
     first, second = aio.run(twice())

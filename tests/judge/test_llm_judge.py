@@ -170,7 +170,7 @@ def test_a_trace_cannot_close_its_delimiter_and_the_prompt_calls_it_data(judge_o
 
 def test_the_same_trace_gives_the_same_prompt_so_that_the_cache_finds_it(judge_of, tmp_path):
     judge, server = judge_of(lambda request: answer())
-    ledger = CallLedger(tmp_path / "calls.sqlite")
+    ledger = CallLedger(tmp_path / "calls.jsonl")
     for _ in range(2):
         aio.run(judge.ajudge(PROBLEM, TRACE, ledger=ledger))
     assert server.calls == 1
@@ -254,7 +254,7 @@ def test_what_stops_a_run_is_raised(judge_of, tmp_path):
         judge.judge(PROBLEM, TRACE)
     assert stopped.value.stops_run
     spent, _ = judge_of(lambda request: answer())
-    ledger = CallLedger(tmp_path / "calls.sqlite", budget_calls=1)
+    ledger = CallLedger(tmp_path / "calls.jsonl", budget_calls=1)
     aio.run(spent.ajudge(PROBLEM, TRACE, ledger=ledger))
     with pytest.raises(BudgetExceeded):
         aio.run(spent.ajudge(PROBLEM, TRACE + " again", ledger=ledger))

@@ -18,7 +18,7 @@ def lines(path):
     return [record for record, _ in read_lines(path)]
 
 
-def ignore(record):
+def ignore(record, start):
     pass
 
 
@@ -54,7 +54,7 @@ def test_a_torn_last_line_loses_only_that_row(tmp_path, tail):
     path = tmp_path / "j.jsonl"
     path.write_bytes(b'{"id": "1"}\n' + tail)
     seen = []
-    journal = Journal(path, seen.append)
+    journal = Journal(path, lambda record, start: seen.append(record))
     assert journal.torn
     assert seen == [{"id": "1"}]
     journal.append({"id": "3"})
@@ -77,7 +77,7 @@ def test_a_full_disk_leaves_no_half_line(tmp_path):
 import resource, signal, sys, pathlib
 from cotkit.runs.journal import Journal
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-journal = Journal(pathlib.Path(sys.argv[1]), lambda record: None)
+journal = Journal(pathlib.Path(sys.argv[1]))
 journal.append({"id": "1"})
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 try:
@@ -96,7 +96,7 @@ def test_kill_minus_nine_loses_no_finished_line(tmp_path):
     script = """
 import pathlib, sys
 from cotkit.runs.journal import Journal
-journal = Journal(pathlib.Path(sys.argv[1]), lambda record: None)
+journal = Journal(pathlib.Path(sys.argv[1]))
 for i in range(10**9):
     journal.append({"id": str(i), "text": "x" * 3000})
     print(i, flush=True)
@@ -119,3 +119,25 @@ def test_write_json_replaces_the_whole_file_and_leaves_nothing_behind(tmp_path):
     write_json(path, {"b": math.nan})
     assert json.loads(path.read_text()) == {"b": None}
     assert [p.name for p in tmp_path.iterdir()] == ["report.json"]
+
+
+OPENER = """
+import pathlib, sys
+from cotkit.runs.journal import Journal
+while True:
+    Journal(pathlib.Path(sys.argv[1]))._file.close()
+"""
+
+
+def test_opening_a_journal_cuts_off_nothing_that_another_process_is_just_writing(tmp_path):
+    path = tmp_path / "j.jsonl"
+    path.touch()
+    opener = subprocess.Popen([sys.executable, "-c", OPENER, str(path)])
+    try:
+        journal = Journal(path, ignore)
+        for n in range(300):
+            journal.append({"n": n, "text": "a" * 100_000})
+    finally:
+        opener.kill()
+        opener.wait()
+    assert [record["n"] for record, _ in read_lines(path)] == list(range(300))

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
+from mock_server import Reply
 from scripted_loop import problems, script
 
+from cotkit import aio
+from cotkit.chat import ModelError
 from cotkit.judge import StepJudge
-from cotkit.pipelines.critics import PROMPT_POOL, ask_again, make_panel, repeat_noise, with_task
+from cotkit.pipelines.critics import PROMPT_POOL, Again, ask_again, make_panel, repeat_noise, with_task
 from cotkit.problems import Problem
 from cotkit.prompts import Prompt
 
@@ -58,16 +63,36 @@ def test_a_critic_of_the_actors_own_model_is_named_in_the_report(world):
     assert not any("own model" in note for note in other.report["notes"])
 
 
+def again(*given):
+    return aio.run(ask_again(*given))
+
+
+def test_what_is_asked_ahead_is_not_asked_twice_and_a_fault_of_it_is_met_when_it_counts(world, tmp_path):
+    judge = make_panel([world.model("judge-6")], None, "task", "median")
+    items = [(Problem(id=str(i), problem="P"), f"trace {i}") for i in range(3)]
+
+    async def ahead(folder):
+        async with Again(judge, folder) as asked:
+            asked.ahead(items[:2])
+            asked.ahead(items[1:])
+            await asyncio.sleep(0.2)
+            return await asked.scores(items)
+
+    assert aio.run(ahead(tmp_path / "a")) == pytest.approx([0.6] * 3) and world.server.calls == 3
+    world.answer = lambda request: Reply(status=401, error="no such key")
+    with pytest.raises(ModelError, match="no such key"):
+        aio.run(ahead(tmp_path / "b"))
+    assert not (tmp_path / "b/scores.json").exists()
+
+
 def test_asking_again_is_done_once_and_a_failed_judge_gives_none(world, tmp_path):
     world.answer = lambda r: "no JSON at all" if "second" in str(r.messages) else script(r)
     judge = make_panel([world.model("judge-6")], None, "task", "median")
     items = [(Problem(id=str(i), problem="P"), text) for i, text in enumerate(("first", "second"))]
-    assert ask_again(judge, items, tmp_path / "a") == [pytest.approx(0.6), None]
+    assert again(judge, items, tmp_path / "a") == [pytest.approx(0.6), None]
     calls = world.server.calls
-    assert (
-        ask_again(judge, items, tmp_path / "a") == [pytest.approx(0.6), None] and world.server.calls == calls
-    )
-    ask_again(judge, items, tmp_path / "b")  # another folder asks afresh: noise is measured so
+    assert again(judge, items, tmp_path / "a") == [pytest.approx(0.6), None] and world.server.calls == calls
+    again(judge, items, tmp_path / "b")  # another folder asks afresh: noise is measured so
     assert world.server.calls == 2 * calls
 
 
@@ -75,9 +100,9 @@ def test_other_traces_in_the_same_folder_are_asked_for(world, tmp_path):
     """A problem that an endpoint failed before has a trace now."""
     judge = make_panel([world.model("judge-6")], None, "task", "median")
     items = [(Problem(id=str(i), problem="P"), f"trace {i}") for i in range(3)]
-    assert len(ask_again(judge, items[:2], tmp_path)) == 2
+    assert len(again(judge, items[:2], tmp_path)) == 2
     calls = world.server.calls
-    assert ask_again(judge, items, tmp_path) == pytest.approx([0.6] * 3)
+    assert again(judge, items, tmp_path) == pytest.approx([0.6] * 3)
     assert world.server.calls == calls + 1  # what was answered is in the folder's ledger
 
 

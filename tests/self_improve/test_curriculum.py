@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 
 import pytest
 from scripted_loop import problems
 
+from cotkit.pipelines import curriculum
 from cotkit.pipelines.curriculum import (
-    assert_apart,
+    Sets,
     clusters,
     draw_problems,
     draw_replay,
@@ -104,7 +106,7 @@ def test_one_large_cluster_does_not_swallow_the_test_set():
         assert Counter(sets.values())["dev"] == Counter(sets.values())["test"] == 10
 
 
-def test_drafts_without_words_make_a_problem_harder():
+def test_drafts_without_words_or_a_verdict_make_a_problem_harder():
     def drafts(*right, silent=0):
         verdicts = [Verdict(correct=flag, method="number") for flag in right]
         made = [
@@ -115,18 +117,36 @@ def test_drafts_without_words_make_a_problem_harder():
         return Row(index=0, id="a", problem="P", reference="7", candidates=made, errors=errors)
 
     assert pass_rates([drafts(True)]) == {"a": 1.0}
+    assert pass_rates([drafts(True, None, None, None)]) == {"a": 0.25}
+    assert pass_rates([drafts(None, None)]) == {"a": 0.0}
     assert pass_rates([drafts(True, silent=3)]) == {"a": 0.25}
     assert pass_rates([drafts(silent=2)]) == {"a": 0.0}
 
 
 def test_sets_that_meet_are_an_error_that_names_the_problems():
-    assert_apart({"a": BASE}, {"b": BASE.replace("7", "8")})
-    with pytest.raises(AssertionError, match="'a'"):
-        assert_apart({"a": BASE}, {"a": "x"})
-    with pytest.raises(AssertionError, match="'a', in dev, nearly is 'b', which is in test"):
-        assert_apart({"a": BASE}, {"b": BASE.replace("7", "seven")}, ("in dev", "in test"))
-    with pytest.raises(AssertionError, match=r"'a'.*'b'"):
-        assert_apart({"a": BASE, "c": "y"}, {"b": BASE.replace("Mia", "Ben")})
+    held = Sets({"in dev": {"b": BASE}, "in test": {"d": BASE.replace("7", "9")}})
+    held.assert_apart({"a": BASE.replace("7", "8")})
+    with pytest.raises(AssertionError, match="1 problems are trained on and in test, for instance 'd'"):
+        held.assert_apart({"d": "x"})
+    with pytest.raises(AssertionError, match="'b', in test, nearly is 'a', which is in dev"):
+        Sets({"in dev": {"a": BASE}, "in test": {"b": BASE.replace("7", "seven")}})
+    with pytest.raises(AssertionError, match="'a', trained on, nearly is 'b', which is in dev"):
+        held.assert_apart({"c": "y", "a": BASE.replace("Mia", "Ben")})
+
+
+def test_near_duplicates_of_what_is_held_out_are_sought_once(world, monkeypatch):
+    """Once when the sets are drawn, once for all cycles together."""
+    looked, like = Counter(), curriculum.Novelty.like
+
+    def counting(self, text, *given):
+        looked[text] += 1
+        return like(self, text, *given)
+
+    monkeypatch.setattr(curriculum.Novelty, "like", counting)
+    result = world.improve(["actor-70", "actor-80", "actor-90"])
+    assert len(result.cycles) == 3
+    sets = json.loads((result.path / "sets.json").read_bytes())
+    assert {looked[p.problem] for p in problems() if sets[p.id] != "train"} == {2}
 
 
 @pytest.mark.parametrize(

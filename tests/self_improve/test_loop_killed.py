@@ -5,21 +5,26 @@ from __future__ import annotations
 import json
 import re
 import signal
-import subprocess
-import sys
 from pathlib import Path
+
+from forked import Forked
 
 from cotkit.analysis import cycle_findings
 from cotkit.pipelines import SelfImprovement
 
-CHILD = """
+SETUP = """
 import os, signal, sys
-from types import SimpleNamespace
 sys.path[:0] = [{tests!r}, {here!r}]
+from types import SimpleNamespace
+
+import aiohttp, datasketch, openai, pandas, scipy.stats
 from scripted_loop import FakeTrainer, model, problems
-from cotkit import runs
+from cotkit import analysis, runs
 from cotkit.pipelines import self_improve
-url, run, log, where, when = sys.argv[1:]
+from cotkit.verify import AnswerVerifier
+"""
+KILLED = """
+url, run, log, where, when = args
 cycle = sys.modules["cotkit.pipelines.cycle"]
 real, append, export = runs.write_json, runs.RunFolder.append, cycle.write_examples
 
@@ -50,14 +55,14 @@ runs.RunFolder.append = appending
 cycle.write_examples = exporting
 
 class Trainer(FakeTrainer):
-    def train(self, *args):
-        made = super().train(*args)
+    def train(self, *given):
+        made = super().train(*given)
         with open(log, "a") as file:
             file.write(made["model"] + "\\n")
         return made
 
 server = SimpleNamespace(base_url=url)
-one = {{"max_concurrency": 1}}
+one = {"max_concurrency": 1}
 self_improve(
     problems(), model(server, "actor-40", **one), critics=[model(server, "judge-8", **one)],
     holdout_critic=model(server, "judge-7", **one), trainer=Trainer(server, ["actor-70", "actor-90"], **one),
@@ -84,20 +89,20 @@ KILLS = [  # in this order on one run: where, and when
 ]
 
 
-def test_a_run_that_is_killed_at_its_steps_ends_as_if_it_had_not_been(world):
-    """With one call in flight a kill loses one answer at most."""
+def test_a_run_that_is_killed_at_its_steps_ends_as_if_it_had_not_been(served_world):
+    """With one call of each model in flight a kill loses one answer of each at most."""
+    world = served_world
     one = {"max_concurrency": 1}
     judges = {"critics": [world.model("judge-8", **one)], "holdout_critic": world.model("judge-7", **one)}
     world.improve(["actor-70", "actor-90"], run="whole", actor=world.model("actor-40", **one), **judges)
     calls, log = world.server.calls, world.folder / "log"
-    code = CHILD.format(tests=str(HERE.parent), here=str(HERE))
-    for where, when in [*KILLS, ("none", "never")]:
-        command = [sys.executable, "-c", code, world.server.base_url, world.folder / "run", log, where, when]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-        assert done.returncode == (0 if when == "never" else -signal.SIGKILL), (where, when, done.stderr)
-        if when == "before":  # the step is not done, so nothing of the cycle is promoted
-            assert not (world.folder / "run" / where.removeprefix("run/")).exists()
-    in_flight = sum(when == "row 5" for _, when in KILLS) * 3  # actor, critic, hold-out critic
+    with Forked(SETUP.format(tests=str(HERE.parent), here=str(HERE)), KILLED) as forked:
+        for where, when in [*KILLS, ("none", "never")]:
+            ended = forked.run(world.server.base_url, world.folder / "run", log, where, when)
+            assert ended == (0 if when == "never" else -signal.SIGKILL), (where, when, forked.errors)
+            if when == "before":  # the step is not done, so nothing of the cycle is promoted
+                assert not (world.folder / "run" / where.removeprefix("run/")).exists()
+    in_flight = len(KILLS) * 4  # one of each: two actors, critic, hold-out critic
     assert 2 * calls <= world.server.calls <= 2 * calls + in_flight
     assert log.read_text().split() == ["actor-70", "actor-70", "actor-90"]  # only the first was unfinished
     killed, whole = (_without_clock(world.folder / name) for name in ("run", "whole"))

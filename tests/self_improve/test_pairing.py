@@ -130,6 +130,18 @@ def test_scores_make_a_pair_only_beyond_twice_their_noise(gap, noise, kept):
     assert len(found.examples) == kept and found.drops["gap_below_noise"] == 1 - kept
 
 
+@pytest.mark.parametrize("method", ["sft", "dpo", "kto"])
+def test_what_a_program_could_not_decide_is_on_no_side_whatever_critics_say(method):
+    good, evading = trace(GOOD, True, 0.8), trace("It is 10^10^10.", None, 1.0, True, sample_index=1)
+    vague = trace("It is many.", None, 0.1, False, sample_index=2)
+    policy = {"sft": None, "dpo": "best_vs_worst", "kto": None}[method]
+    found = select([row(good, evading, vague, reference="7")], method, policy, Filters(), None)
+    sides = {c.trace for e in found.examples for c in (e.candidate, e.rejected) if c}
+    assert sides <= {GOOD} and found.drops["undecided"] == {"sft": 1, "dpo": 1, "kto": 2}[method]
+    unchecked = select([row(evading, vague)], method, policy, Filters(), None)
+    assert unchecked.examples and not unchecked.drops["undecided"]  # critics alone decide these
+
+
 def test_verdicts_make_a_pair_whatever_the_scores_say():
     pair = row(trace(GOOD, True, 0.5), trace(BAD, False, 0.6, sample_index=1))
     assert len(select([pair], "dpo", None, Filters(), None, 0.4).examples) == 1

@@ -186,6 +186,15 @@ def test_the_actors_own_seed_counts_unless_the_option_is_given(world):
     assert sampled(world, "actor-40", "seed") == own
 
 
+@pytest.mark.parametrize("role", ["teacher", "improver"])
+def test_another_seed_of_a_role_is_refused_for_it_would_not_count(world, role):
+    model = world.model("other-90", seed=5)
+    with pytest.raises(ValueError, match=rf"{role} has seed=5 of its own, .* sample by one seed, here 7"):
+        Plan(problems(40), world.model("actor-40", seed=7), **{role: model})
+    for options in ({"seed": 5}, {"actor": world.model("actor-40", seed=5)}):
+        Plan(**{"task": problems(40), "actor": world.model("actor-40"), role: model, **options})
+
+
 class Even(Verifier):
     """Needs no reference: an answer of even length is right."""
 

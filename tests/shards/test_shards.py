@@ -8,7 +8,6 @@ import pathlib
 import pickle
 import re
 import signal
-import sqlite3
 import subprocess
 import sys
 import threading
@@ -254,7 +253,7 @@ def test_merging_replaces_nothing_that_is_nowhere_else(serve, tmp_path, capsys):
     other = finished(server, tmp_path / "other", problems(4), max_iterations=1)
     merge_runs([a.path, b.path], tmp_path / "out")
     (tmp_path / "paid").mkdir()
-    merge_ledgers([a.path / "calls.sqlite"], tmp_path / "paid" / "calls.sqlite")
+    merge_ledgers([a.path / "calls.jsonl"], tmp_path / "paid" / "calls.jsonl")
     (tmp_path / "page").mkdir()
     (tmp_path / "page" / "report.json").write_text("{}")
     before = contents(tmp_path)
@@ -263,7 +262,7 @@ def test_merging_replaces_nothing_that_is_nowhere_else(serve, tmp_path, capsys):
         (a, [a, b], "itself among the runs"),
         ("out", [b, c], "2 problems that are in none of the runs to merge"),
         ("out", [other], "max_iterations: 0 -> 1"),
-        ("paid", [b, c], "calls.sqlite but no config.json"),
+        ("paid", [b, c], "calls.jsonl but no config.json"),
         ("page", [b, c], "report.json but no config.json"),
     ):
         output = tmp_path / output if isinstance(output, str) else output.path
@@ -296,7 +295,7 @@ def test_labels_of_merged_runs_come_along_once(serve, tmp_path):
         assert (out.path / "labels.jsonl").read_bytes() == (a.path / "labels.jsonl").read_bytes()
     add_label(out, "p1", 0, "bad")
     add_label(b, "p3", 0, "unsure")
-    Journal(b.path / "labels.jsonl", lambda label: None).append(
+    Journal(b.path / "labels.jsonl").append(
         add_label(out, "p2", 0, "good") | {"label": "bad", "at": "2020-01-01T00:00:00+00:00"}
     )
     for _ in range(2):  # the later word on p2 is that of the merged run
@@ -415,15 +414,14 @@ def test_merged_ledgers_answer_every_call_of_their_parts(serve, tmp_path):
     for name, chosen in (("a", problems(4)), ("b", problems(6)[2:])):
         finished(server, tmp_path / name, chosen)
     totals = merge_ledgers(
-        [tmp_path / "a" / "calls.sqlite", tmp_path / "b" / "calls.sqlite"], tmp_path / "c" / "calls.sqlite"
+        [tmp_path / "a" / "calls.jsonl", tmp_path / "b" / "calls.jsonl"], tmp_path / "c" / "calls.jsonl"
     )
     assert totals["calls"] == 8
-    with sqlite3.connect(tmp_path / "c" / "calls.sqlite") as database:
-        answers = database.execute(
-            "SELECT COUNT(*), COUNT(DISTINCT key) FROM answers JOIN calls ON calls.id = call"
-        ).fetchone()
-    database.close()
-    assert answers == (6, 6)
+    asked = server.calls
+    (tmp_path / "d").mkdir()
+    (tmp_path / "c" / "calls.jsonl").rename(tmp_path / "d" / "calls.jsonl")
+    report = finished(server, tmp_path / "d", problems(6)).report
+    assert report["complete"] and report["ledger"]["cached"] == 6 and server.calls == asked
 
 
 def test_a_model_travels_without_its_key(monkeypatch):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from mock_server import Reply
@@ -20,7 +22,7 @@ from strategy_script import (
 
 import cotkit
 from cotkit import ChatModel
-from cotkit.pipelines.compare import Comparison
+from cotkit.pipelines.compare import AT_ONCE, Comparison
 
 
 @pytest.fixture
@@ -96,10 +98,12 @@ def test_without_a_solver_difficulty_is_left_out_and_said(made):
     assert "No seeds were given" in "\n".join(found.notes)
 
 
-def test_it_can_be_awaited(made):
-    runs = made(8, judge=False, names=["few_shot"])
-    found = asyncio.run(cotkit.acompare_strategies(runs, seeds=seeds()))
-    assert found.reliability["attempts"].iloc[0] == 8
+def test_it_can_be_awaited(made, serve, tmp_path):
+    runs, server = made(8, judge=False, names=["few_shot"]), serve(solver_script())
+    options = {"k": 2, "run": tmp_path / "compared", "show": "none", "kernel": lambda t: [[1.0]] * len(t)}
+    found = asyncio.run(cotkit.acompare_strategies(runs, model(server), seeds(), **options))
+    assert found.reliability["attempts"].iloc[0] == 8 and found.inside["vendi"].max() < 1.001
+    assert server.calls == 2 * found.difficulty["problems"].sum()
 
 
 def test_a_spent_budget_leaves_every_set_as_many_solved_problems(made, serve, tmp_path):
@@ -150,6 +154,81 @@ def embeddings(request):
     usage = {"prompt_tokens": 1, "total_tokens": 1}
     body = {"object": "list", "data": data[::-1], "model": "e", "usage": usage}
     return Reply(raw=json.dumps(body).encode())
+
+
+def test_no_model_waits_for_another_one(made, serve, tmp_path):
+    """The first call of each of the three is answered only when all three were asked."""
+    together, first = threading.Barrier(3, timeout=20), set()
+
+    def meets(name, script):
+        def reply(request):
+            if name not in first:
+                first.add(name)
+                together.wait()
+            return script(request)
+
+        return serve(reply)
+
+    solver, other, vectors = meets("a", solver_script()), meets("b", solver_script()), meets("c", embeddings)
+    kernel = {"model": "e", "base_url": vectors.base_url}
+    options = {"second_solver": model(other, max_concurrency=1), "kernel": kernel, "k": 1, "show": "none"}
+    runs = made(4, judge=False, names=["few_shot"])
+    found = cotkit.compare_strategies(
+        runs, model(solver, max_concurrency=1), seeds(), run=tmp_path / "compared", **options
+    )
+    assert solver.calls == other.calls == found.difficulty["problems"].sum()
+
+
+def test_requests_for_embeddings_do_not_wait_for_each_other(made, serve, tmp_path, monkeypatch):
+    monkeypatch.setattr("cotkit.pipelines.compare.BATCH", 2)
+    together = threading.Barrier(AT_ONCE, timeout=20)
+
+    def script(request):
+        if request.number < AT_ONCE:
+            together.wait()
+        return embeddings(request)
+
+    server = serve(script)
+    kernel = {"model": "e", "base_url": server.base_url}
+    runs = made(12, judge=False, names=["few_shot"])
+    found = cotkit.compare_strategies(runs, seeds=seeds(), kernel=kernel, run=tmp_path / "compared")
+    assert server.calls > AT_ONCE == server.peak
+    texts = [text for request in server.log for text in request.body["input"]]
+    assert sorted(texts) == sorted(set(texts)) and found.inside["vendi"].notna().any()
+
+
+def test_an_interrupt_ends_the_solvers_too_and_the_same_call_goes_on(made, serve, tmp_path, capsys):
+    """It comes while the kernel is computed, in the caller's thread."""
+    server, asked = serve(solver_script()), threading.Event()
+
+    def script(request):
+        asked.set()
+        return solver_script()(request)
+
+    server.script = script
+
+    def interrupted(texts):
+        assert asked.wait(20)  # the solver works meanwhile
+        raise KeyboardInterrupt
+
+    runs = made(20, judge=False, names=["few_shot"])
+    options = {"k": 1, "run": tmp_path / "compared", "show": "none"}
+    with pytest.raises(KeyboardInterrupt):
+        cotkit.compare_strategies(runs, model(server), seeds(), kernel=interrupted, **options)
+    assert "the same call goes on" in capsys.readouterr().out
+    found = cotkit.compare_strategies(runs, model(server), seeds(), **options)
+    assert found.difficulty["problems"].sum() == found.reliability["accepted"].sum() + 12
+    answered = {json.dumps(request.body, sort_keys=True) for request in server.log}
+    assert server.calls - len(answered) <= 16  # but what was in flight, nothing is asked twice
+
+
+def test_the_solvers_can_run_in_shards(made, serve, tmp_path):
+    runs, server = made(8, judge=False, names=["few_shot"]), serve(solver_script())
+    options = {"k": 1, "run": tmp_path / "compared", "show": "none", "shards": 2}
+    with ThreadPoolExecutor(2) as executor:
+        found = cotkit.compare_strategies(runs, model(server), seeds(), executor=executor, **options)
+    assert found.difficulty["problems"].sum() == server.calls == found.reliability["accepted"].sum() + 12
+    assert len(list((tmp_path / "compared" / "solver" / "shards").glob("*/rows.jsonl"))) == 2
 
 
 def test_an_embeddings_endpoint_is_a_kernel(made, serve, tmp_path):

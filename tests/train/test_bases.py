@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import sys
 
 import pytest
@@ -93,26 +94,53 @@ def test_a_model_in_the_hugging_face_cache_is_found_by_its_name_without_a_networ
 def test_a_result_is_whole_or_the_one_before(tmp_path):
     place = tmp_path / "deep/result"
     for content in ("first", "second"):  # no folder can be renamed onto one that holds something
-        with whole(place) as part:
+        with whole(place, folder=True) as part:
             part.mkdir()
             (part / "file").write_text(content)
         assert (place / "file").read_text() == content
     left = place.with_name("result.part")
     left.mkdir()
     (left / "of a killed call").touch()
-    with pytest.raises(RuntimeError), whole(place) as part:
+    with pytest.raises(RuntimeError), whole(place, folder=True) as part:
         part.mkdir()
         raise RuntimeError
     assert (place / "file").read_text() == "second" and not left.exists()
+    left = tmp_path / "deep/.file.0badf00d.tmp"
     left.write_text("of a killed call")
     with whole(tmp_path / "deep/file") as part:
         part.write_text("a file")
-    assert (tmp_path / "deep/file").read_text() == "a file"
+    assert (tmp_path / "deep/file").read_text() == "a file" and not left.exists()
+
+
+def test_what_is_whole_was_forced_to_disk_before_it_took_its_place(tmp_path, monkeypatch):
+    forced, sync, replace = [], os.fsync, os.replace
+
+    def fsync(number):
+        forced.append(os.fstat(number).st_ino)
+        sync(number)
+
+    def rename(part, place):
+        forced.append(str(place))
+        replace(part, place)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "replace", rename)
+    with whole(tmp_path / "student.gguf") as part:
+        part.write_text("weights")
+    with whole(tmp_path / "model", folder=True) as part:
+        (part / "deep").mkdir(parents=True)
+        (part / "deep/weights").write_text("weights")
+    file, folder, inside, entries = (
+        (tmp_path / name).stat().st_ino for name in ("student.gguf", "model", "model/deep/weights", "")
+    )
+    assert forced.index(file) < forced.index(str(tmp_path / "student.gguf"))
+    assert max(map(forced.index, (folder, inside))) < forced.index(str(tmp_path / "model"))
+    assert forced[-1] == entries
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="errno of Linux and macOS")
 def test_a_full_disk_is_one_error_whoever_wrote(tmp_path):
-    with pytest.raises(OSError, match="No space left") as caught, whole(tmp_path / "result") as part:
+    with pytest.raises(OSError, match="No space left") as caught, whole(tmp_path / "result", True) as part:
         part.mkdir()
         raise ValueError("StorageFull")
     assert caught.value.filename == str(tmp_path / "result") and not list(tmp_path.iterdir())

@@ -88,6 +88,20 @@ def test_what_is_written_down_is_json_and_minds_only_what_the_result_depends_on(
     assert told["by_method"] == {"dpo": {}} and told["base"] == "smollm2-135m"
 
 
+def test_what_is_served_is_asked_like_the_untrained_actor_unless_chat_says_otherwise(tmp_path, monkeypatch):
+    import cotkit.chat
+
+    (tmp_path / "student.gguf").write_bytes(b"GGUF")
+    manifest = {"served": str(tmp_path / "student.gguf"), "served_as": "gguf"}
+    actor = {"temperature": 0.7, "top_p": 0.9, "max_tokens": 100}
+    plain, own = EmbeddedTrainer(), EmbeddedTrainer(chat={"temperature": 0.2, "parallel": 2})
+    monkeypatch.setattr(cotkit.chat, "local_model", lambda name, **options: options)
+    whole = {"gguf": tmp_path / "student.gguf"}
+    assert plain.serve(manifest) == whole
+    assert plain.serve({**manifest, "sampling": actor}) == {**whole, **actor}
+    assert own.serve({**manifest, "sampling": actor}) == {**whole, **actor, **own.chat}
+
+
 # Chains of trainings
 
 
@@ -154,6 +168,18 @@ def test_a_run_folder_that_was_moved_is_gone_on_with_and_one_that_is_gone_is_nam
     trainer.serve(here)
     assert (trainer.asked[-1][0] / "config.json").is_file()
     assert trainer.train("dpo", pairs, here, tmp_path / "moved/1/train")["status"] == "ok"
+
+
+def test_how_many_rows_a_training_would_take_is_known_before_it(base, tmp_path):
+    long = {"messages": [SFT[0]["messages"][0], {"role": "assistant", "content": "one " * 200}]}
+    data = written(tmp_path / "sft.jsonl", [*SFT, long])
+    trainer = folder_trainer(base, max_length=128)
+    assert trainer.fitting("sft", data, None) == {"rows": len(SFT), "drops": {"too_long": 1}}
+    made = trainer.train("sft", data, None, tmp_path / "train")
+    assert (made["rows"], made["drops"]) == (len(SFT), {"too_long": 1})
+    assert trainer.fitting("dpo", written(tmp_path / "dpo.jsonl", PAIRS), made)["rows"] == len(PAIRS)
+    with pytest.raises(TrainingDataError, match="no row fits"):
+        folder_trainer(base, max_length=8).fitting("sft", data, None)
 
 
 def test_a_folder_trainer_says_what_it_needs(base, tmp_path):

@@ -9,10 +9,10 @@ import os
 import pathlib
 import shutil
 import signal
-import subprocess
 import sys
 
 import pytest
+from forked import Forked
 from tiny import KTO, PAIRS, PROBLEMS, SFT, answer, needs_training, said
 
 from cotkit.records import Candidate, Row, Verdict
@@ -197,59 +197,36 @@ def test_a_finished_training_is_given_back_at_once_and_another_is_refused(base, 
 
 
 LONG = {"max_steps": 10, "batch_size": 2, "save_steps": 2}
-KILLED = """
-import os, signal, sys
-sys.path.insert(0, sys.argv[1])
-from tiny import SFT
-from cotkit.train import train
-
-def say(line):
-    if line.startswith("step 5 "):
-        os.kill(os.getpid(), signal.SIGKILL)
-
-train("sft", SFT, sys.argv[2], sys.argv[3], say=say, max_steps=10, batch_size=2, save_steps=2)
-"""
-
-
-def test_a_killed_training_goes_on_from_the_last_whole_checkpoint_to_the_same_weights(base, tmp_path):
-    out = tmp_path / "killed"
-    command = [sys.executable, "-c", KILLED, str(pathlib.Path(__file__).parent), base, str(out)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    assert open_training(out).status == "running"
-    torn = out / "checkpoints/checkpoint-6"
-    torn.mkdir()
-    (torn / "trainer_state.json").write_text('{"global_step": 6, "log_hi')
-    told = []
-    result = train("sft", SFT, base, out, say=told.append, **LONG)
-    assert told[0].startswith("step 5 of 10") and result.trained and result.steps == 10
-    assert [entry["step"] for entry in log_of(result) if "loss" in entry] == list(range(1, 11))
-    whole = train("sft", SFT, base, tmp_path / "whole", say=None, **LONG)
-    assert result.manifest["sha256"] == whole.manifest["sha256"]
-
-
-KILLED_WHILE_WRITING = """
+SETUP = """
 import os, pathlib, signal, sys
-
-sys.path.insert(0, sys.argv[1])
+sys.path.insert(0, {here!r})
 import cotkit.train.disk, cotkit.train.running
+from cotkit.train.extra import loaded
+
+loaded("torch", "transformers", "trl", "peft", "datasets")
+from cotkit.train import train, trainers
 from tiny import SFT
-from cotkit.train import train
+
+LONG = {{"max_steps": 10, "batch_size": 2, "save_steps": 2}}
+die = lambda: os.kill(os.getpid(), signal.SIGKILL)
+"""
+KILLED = """
+base, out, point = args
+running, disk = cotkit.train.running, cotkit.train.disk
 
 def kill(module, name, chosen, before=False):
     real = getattr(module, name)
 
-    def call(*args):
-        if before and chosen(*args):
-            os.kill(os.getpid(), signal.SIGKILL)
-        made = real(*args)
-        if chosen(*args):
-            os.kill(os.getpid(), signal.SIGKILL)
+    def call(*given):
+        if before and chosen(*given):
+            die()
+        made = real(*given)
+        if chosen(*given):
+            die()
         return made
 
     setattr(module, name, call)
 
-running, disk, point = cotkit.train.running, cotkit.train.disk, sys.argv[4]
 if point == "before the rename":
     kill(disk.os, "replace", lambda part, place: pathlib.Path(place).name == "adapter", before=True)
 elif point == "after the rename":
@@ -260,26 +237,53 @@ elif point == "after the log":
     kill(running, "write_lines", lambda *_: True)
 elif point == "after the manifest":
     kill(running, "write_json", lambda path, value: value["status"] == "ok")
-train("sft", SFT, sys.argv[2], sys.argv[3], say=None, max_steps=10, batch_size=2, save_steps=2)
+say = (lambda line: line.startswith(point) and die()) if point.startswith("step") else None
+train("sft", SFT, base, out, say=say, **LONG)
 """
+
+
+@pytest.fixture(scope="module")
+def forked():
+    with Forked(SETUP.format(here=str(pathlib.Path(__file__).parent)), KILLED) as forked:
+        yield forked
+
+
+@pytest.fixture(scope="module")
+def whole(base, tmp_path_factory):
+    """The training that was never killed."""
+    return train("sft", SFT, base, tmp_path_factory.mktemp("whole") / "out", say=None, **LONG)
+
+
+def test_a_killed_training_goes_on_from_the_last_whole_checkpoint_to_the_same_weights(
+    base, tmp_path, forked, whole
+):
+    out = tmp_path / "killed"
+    assert forked.run(base, out, "step 5 ") == -signal.SIGKILL, forked.errors
+    assert open_training(out).status == "running"
+    torn = out / "checkpoints/checkpoint-6"
+    torn.mkdir()
+    (torn / "trainer_state.json").write_text('{"global_step": 6, "log_hi')
+    told = []
+    result = train("sft", SFT, base, out, say=told.append, **LONG)
+    assert told[0].startswith("step 5 of 10") and result.trained and result.steps == 10
+    assert [entry["step"] for entry in log_of(result) if "loss" in entry] == list(range(1, 11))
+    assert result.manifest["sha256"] == whole.manifest["sha256"]
+
+
 POINTS = (
     "before the rename", "after the rename", "before the rename, the old one gone", "after the log",
     "after the manifest",
 )  # fmt: skip
 
 
-def test_killed_at_any_point_of_writing_the_result_it_goes_on_without_a_step(base, tmp_path):
+def test_killed_at_any_point_of_writing_the_result_it_goes_on_without_a_step(base, tmp_path, forked, whole):
     out = tmp_path / "killed"
     for point in POINTS:  # each call goes on with what the one before left
-        here = str(pathlib.Path(__file__).parent)
-        command = [sys.executable, "-c", KILLED_WHILE_WRITING, here, base, str(out), point]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-        assert done.returncode == -signal.SIGKILL, (point, done.stderr)
+        assert forked.run(base, out, point) == -signal.SIGKILL, (point, forked.errors)
         assert open_training(out).status == ("ok" if point == "after the manifest" else "running")
     told = []
     result = train("sft", SFT, base, out, say=told.append, **LONG)
     assert result.trained and result.steps == 10 and told == []
-    whole = train("sft", SFT, base, tmp_path / "whole", say=None, **LONG)
     assert result.manifest["sha256"] == whole.manifest["sha256"]
     assert result.loss_last == whole.loss_last and result.detail == whole.detail
     assert sorted(path.name for path in out.iterdir()) == ["adapter", "log.jsonl", "manifest.json"]

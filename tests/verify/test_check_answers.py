@@ -92,7 +92,8 @@ def test_a_chunk_that_fails_cancels_the_others(monkeypatch):
     executor = Failing()
     with pytest.raises(OSError, match="lost"):
         check_answers(PAIRS, executor=executor)
-    assert [future.cancelled() for future in executor.futures] == [False, False, True, True]
+    first, second, *others = (future.cancelled() for future in executor.futures)
+    assert not first and not second and others and all(others)
 
 
 def test_what_is_no_executor_is_refused():
