@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import itertools
 import threading
-from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -90,13 +90,20 @@ class LoopThread:
                 self._thread.start()
         return Job(coro, self._loop)
 
-    def run(self, coro: Coroutine[Any, Any, T], tick: Callable[[], None] = lambda: None) -> T:
-        """Blocks until the coroutine ends; `tick` is called in the caller's thread a few times a second."""
+    def run(
+        self,
+        coro: Coroutine[Any, Any, T],
+        tick: Callable[[], None] = lambda: None,
+        meanwhile: Callable[[], Any] = lambda: None,
+    ) -> T:
+        """Blocks until the coroutine ends. `meanwhile` is called once in the caller's thread while it runs,
+        then `tick` a few times a second."""
         job = self.start(coro)
         try:
+            meanwhile()
             while not job.wait(TICK_S):
                 tick()
-        except BaseException:  # an interrupt, or an error in `tick`: nothing goes on unseen
+        except BaseException:  # an interrupt, or an error of these: nothing goes on unseen
             job.cancel()
             job.wait(GRACE_S)
             raise
@@ -120,6 +127,11 @@ _ENGINE = LoopThread()
 run, arun, start, inside = _ENGINE.run, _ENGINE.arun, _ENGINE.start, _ENGINE.inside
 
 
+def being_cancelled() -> bool:
+    """Whether a CancelledError is meant for this task; else something that it waited for was cancelled."""
+    return bool(asyncio.current_task().cancelling())
+
+
 async def together(coros: Iterable[Awaitable[R]]) -> list[R]:
     """The results of all, run at the same time; an error is raised only when none is running any more."""
     contained = [_contained(coro) for coro in coros]
@@ -132,46 +144,30 @@ async def together(coros: Iterable[Awaitable[R]]) -> list[R]:
     return results
 
 
-async def stream(
-    items: Iterable[T], work: Callable[[T], Awaitable[R]], width: int
-) -> AsyncIterator[tuple[T, R]]:
-    """`work(item)` for each item, at most `width` at once; yields (item, result) as each finishes.
+async def pool(items: Iterable[T], work: Callable[[T], Awaitable[object]], width: int) -> None:
+    """`work(item)` for each item, at most `width` at once.
 
-    Items are drawn from the iterator only when a place is free: no batch barrier, and memory that does
-    not grow with the number of items. An exception of `work` ends the stream: `work` turns the failures
-    it can name into results. On exit everything still running is cancelled and awaited.
+    A place draws its next item when its last one has ended: no batch barrier, and memory that does not grow
+    with the number of items. An exception of `work` ends the pool: `work` turns the failures it can name into
+    results. On exit everything still running is cancelled and awaited.
     """
     if width < 1:
         raise ValueError(f"width must be at least 1, got {width}")
-    source, running = iter(items), dict[asyncio.Task[R], T]()
-    finished, some = deque[asyncio.Task[R]](), asyncio.Event()
+    source = iter(items)
 
-    def note(task: asyncio.Task[R]) -> None:
-        finished.append(task)
-        some.set()
-
-    def refill() -> None:
-        while len(running) < width:
-            for item in source:
-                task = asyncio.ensure_future(work(item))
-                task.add_done_callback(note)  # asyncio.wait would go over all of them each time
-                running[task] = item
-                break
-            else:
-                return
+    async def place(item: T) -> None:
+        for item in itertools.chain((item,), source):  # noqa: B020 - the first item was drawn already
+            try:
+                await work(item)
+            except asyncio.CancelledError as error:
+                if being_cancelled():
+                    raise
+                raise RuntimeError("what the work waited for was cancelled") from error
+            await asyncio.sleep(0)  # it may have waited for nothing: the loop's others get their turn
 
     try:
-        refill()
-        while running:
-            await some.wait()
-            some.clear()
-            while finished:
-                task = finished.popleft()
-                item = running.pop(task)
-                refill()  # before the consumer runs, so a slow consumer leaves no place empty
-                yield item, task.result()
-    finally:
-        for task in running:
-            task.cancel()
-        if running:
-            await asyncio.gather(*running, return_exceptions=True)
+        async with asyncio.TaskGroup() as places:
+            for item in itertools.islice(source, width):
+                places.create_task(place(item))
+    except BaseExceptionGroup as group:
+        raise group.exceptions[0] from None

@@ -31,6 +31,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
+from cotkit import aio
 from cotkit.chat import BudgetExceeded, CallLedger, Completion, ModelError
 from cotkit.pipelines.acceptance import best_of
 from cotkit.pipelines.distill import note_error, with_examples
@@ -110,11 +111,11 @@ class Synthesizer:
                 candidate.accepted = row.accepted and candidate.verdict.correct is True
             row.final = best_of(row.candidates)
             self._settle(row)
-        except (ModelError, BudgetExceeded, NotStarted, asyncio.CancelledError) as error:  # the run ends
-            self.pool.abandon(attempt, error)
-            raise
-        except BaseException:  # others may wait for it
-            self.pool.settle(attempt, None, again=True)
+        except BaseException as error:  # others may wait for it
+            if isinstance(error, (ModelError, BudgetExceeded, NotStarted)) or aio.being_cancelled():
+                self.pool.abandon(attempt, error)  # the run ends
+            else:
+                self.pool.settle(attempt, None, again=True)
             raise
         return row
 

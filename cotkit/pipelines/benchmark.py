@@ -10,9 +10,6 @@ run folders (`cotkit.analysis.BenchmarkReport`).
 
 from __future__ import annotations
 
-import asyncio
-import concurrent.futures
-import functools
 import hashlib
 import inspect
 import os
@@ -22,12 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from cotkit import aio
 from cotkit.chat import ChatModel
-from cotkit.executors import check_executor
 from cotkit.paths import run_folder
-from cotkit.pipelines.distill import checked, distill, prepare
-from cotkit.pipelines.progress import Display, Show
-from cotkit.pipelines.running import Work
-from cotkit.pipelines.shards import stop_shards
+from cotkit.pipelines.progress import Show
+from cotkit.pipelines.side_by_side import SideBySide
 from cotkit.problems import Problem, load_problems
 from cotkit.runs import Run, folder_name
 from cotkit.verify import AnswerVerifier, Verifier
@@ -39,7 +33,7 @@ Models = Mapping[str, ChatModel] | Sequence[ChatModel]
 
 
 class Benchmark:
-    """A prepared benchmark: one `Work` a model, their folders open, nothing asked yet."""
+    """A prepared benchmark: a run a model, their folders open, nothing asked yet."""
 
     def __init__(
         self,
@@ -75,48 +69,15 @@ class Benchmark:
         limits = {**shares(budgets, len(models)), "time_limit": time_limit, "resume": resume}
         options = {**asked, **limits, "verifier": verifier, "max_iterations": 0}
         self.folders = {name: run_folder(run) / slug(name) for name in models}
-        self.works: dict[str, Work] = {}
-        self.displays: list[Display] = []
-        self.executor = _Submitted(executor)
-        if executor is not None:
-            check_executor(executor, shards)
-            for model in models.values():
-                checked(problems, model, None, options)
-            more = {"show": show, "executor": self.executor, "shards": shards}
-            self.shards = {
-                name: functools.partial(distill, problems, model, run=self.folders[name], **options, **more)
-                for name, model in models.items()
-            }
-            return
-        self.shards = {}
-        try:
-            for name, model in models.items():
-                own = {**options, "run": self.folders[name]}
-                self.works[name] = prepare(problems, model, None, own, show)
-        except BaseException:
-            for work in self.works.values():
-                work.folder.__exit__()
-                work.ledger.close()
-            raise
-        self.displays = [Display(work.progress, show) for work in self.works.values()]
+        where = {"show": show, "executor": executor, "shards": shards}
+        self.runs = SideBySide(problems, models, self.folders, options, **where)
 
     async def go(self) -> dict[str, str]:
         """Every model to its end, however the others end. {name: the error that ended it}"""
-        runs, loop = [work.go() for work in self.works.values()], asyncio.get_running_loop()
-        threads = concurrent.futures.ThreadPoolExecutor(max(len(self.shards), 1))  # asyncio's own are few
-        runs += [loop.run_in_executor(threads, start) for start in self.shards.values()]
-        try:
-            ends = await asyncio.gather(*runs, return_exceptions=True)
-        except BaseException:
-            self.executor.cancel()
-            for folder in self.folders.values():
-                stop_shards(folder)
-            raise
-        finally:
-            threads.shutdown(wait=False, cancel_futures=True)
+        ends = await self.runs.go()
         return {
             name: f"{type(end).__name__}: {end}"
-            for name, end in zip(self.folders, ends, strict=True)
+            for name, end in ends.items()
             if isinstance(end, BaseException)
         }
 
@@ -125,30 +86,6 @@ class Benchmark:
 
         runs = {name: Run(path) for name, path in self.folders.items() if (path / "config.json").is_file()}
         return BenchmarkReport.from_runs(runs, self.ks, failed)
-
-    def tick(self) -> None:
-        for display in self.displays:
-            display.tick()
-
-    def close(self) -> None:
-        for display in self.displays:
-            display.close()
-
-
-class _Submitted:
-    """An executor that knows what was submitted to it, for an interrupt does not reach the threads above."""
-
-    def __init__(self, executor: Any):
-        self._executor, self._futures = executor, []
-
-    def submit(self, *work: Any) -> Any:
-        self._futures.append(future := self._executor.submit(*work))
-        return future
-
-    def cancel(self) -> None:
-        """Takes back what has not begun. A future that has ended stays as it is."""
-        for future in self._futures:
-            future.cancel()
 
 
 def benchmark(problems: Any, models: Models, **options: Any) -> BenchmarkReport:
@@ -171,22 +108,15 @@ def benchmark(problems: Any, models: Models, **options: Any) -> BenchmarkReport:
     A model that fails later stands in the report's `failed` with the reason, beside what it had finished.
     """
     prepared = Benchmark(problems, models, **options)
-    try:
-        return prepared.report(aio.run(prepared.go(), prepared.tick))
-    except KeyboardInterrupt:
-        print("Interrupted. What is finished is safe in the run folders; the same call goes on from there.")
-        raise
-    finally:
-        prepared.close()
+    with prepared.runs as runs:
+        return prepared.report(aio.run(prepared.go(), runs.tick))
 
 
 async def abenchmark(problems: Any, models: Models, **options: Any) -> BenchmarkReport:
     """`benchmark` for a cell that awaits; the same options."""
     prepared = Benchmark(problems, models, **options)
-    try:
-        return prepared.report(await aio.arun(prepared.go(), prepared.tick))
-    finally:
-        prepared.close()
+    with prepared.runs as runs:
+        return prepared.report(await aio.arun(prepared.go(), runs.tick))
 
 
 for _function in (benchmark, abenchmark):  # Shift-Tab in a notebook shows every option

@@ -2,25 +2,29 @@
 
 A reference solver writes k drafts for every accepted problem and every seed, each verified (a distillation
 run of drafts in `<run>/solver`; `<run>/second_solver` for another one); where embeddings are wanted they are
-asked for. What is computed from it, without a model, is `cotkit.analysis.StrategyComparison`.
+asked for. All of this at the same time: no model waits for another. What is computed from it, without a
+model, is `cotkit.analysis.StrategyComparison`.
 """
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import hashlib
 import json
 import os
 import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from cotkit import analysis  # numpy comes with the first name that is used
+from cotkit import aio, analysis  # numpy comes with the first name of analysis that is used
 from cotkit.chat import ChatModel, ModelError, checked_url, classify_failure, read_key
 from cotkit.keys import scrub
 from cotkit.paths import run_folder
-from cotkit.pipelines.distill import adistill, distill
 from cotkit.pipelines.questions import ORIGINAL
+from cotkit.pipelines.side_by_side import SideBySide
 from cotkit.pipelines.synthesize import synthesized_problems
 from cotkit.problems import Problem, load_problems
 from cotkit.records import Row
@@ -32,7 +36,7 @@ if TYPE_CHECKING:
     from cotkit.analysis import StrategyComparison
 
 SEEDS = "seeds"
-BATCH = 256  # texts in one request for embeddings
+BATCH, AT_ONCE = 256, 4  # texts in one request for embeddings, and such requests in flight
 Embed = Callable[[list[str]], Any]
 
 
@@ -81,41 +85,49 @@ class Comparison:
         described = {"runs": {name: str(one.path) for name, one in self.runs.items()}, "k": k}
         described |= {role: model.describe() for role, model in self.solvers.items()}
         self.folder = run_folder(folder_name("compare", described) if run is None else run)
+        self.where = {name: options.pop(name) for name in ("show", "executor", "shards") if name in options}
         drafts = {"num_generations": k, "max_iterations": 0, "unchecked": "keep", "seed": seed}
         self.options = {**options, **drafts}
         self.solved: dict[str, list[Row]] = {}
 
-    def asked(self) -> dict[str, tuple[list[Problem], ChatModel, dict[str, Any]]]:
-        """{role: what `distill` is called with}"""
-        return {
-            role: (self.problems, model, {**self.options, "run": self.folder / role})
-            for role, model in self.solvers.items()
-            if self.problems
-        }
+    def solving(self) -> SideBySide:
+        """The solvers' runs, their folders open, nothing asked yet."""
+        solvers = self.solvers if self.problems else {}
+        folders = {role: self.folder / role for role in solvers}
+        return SideBySide(self.problems, solvers, folders, self.options, **self.where)
 
-    def take(self, role: str, run: Run) -> None:
-        self.solved[role] = [row for row in run.records() if row.problem not in self.ambiguous]
+    def take(self, ends: Mapping[str, Run | BaseException]) -> None:
+        for role, end in ends.items():
+            if isinstance(end, BaseException):
+                raise end
+            self.solved[role] = [row for row in end.records() if row.problem not in self.ambiguous]
 
-    def _foreign(self, rows: Mapping[str, Sequence[Row]]) -> Iterator[str]:
+    @functools.cached_property
+    def rows(self) -> dict[str, list[Row]]:
+        return {name: run.records() for name, run in self.runs.items()}
+
+    @functools.cached_property
+    def kernel(self) -> Any:
+        """How alike the questions are, by vectors that are asked for now; None = TF-IDF."""
+        if self.embed is None or not (texts := analysis.compared_texts(self.rows, self.seeds)):
+            return None
+        name, embed = self.embed
+        return analysis.given_kernel(_remembered(embed, name, texts, self.folder), len(texts), name)
+
+    def _foreign(self) -> Iterator[str]:
         known = {seed.id for seed in self.seeds}
-        for name, made in rows.items():
+        for name, made in self.rows.items():
             used = {id for row in made for id in row.metadata.get("synthesis", {}).get("seed_ids", ())}
             if known and (others := len(used - known)):
                 yield f"{others:,} of the {len(used):,} seeds of {name} are not among those compared with."
 
     def result(self) -> StrategyComparison:
-        rows = {name: run.records() for name, run in self.runs.items()}
-        texts = analysis.compared_texts(rows, self.seeds)
-        kernel = None
-        if self.embed is not None and texts:
-            name, embed = self.embed
-            kernel = analysis.given_kernel(_remembered(embed, name, texts, self.folder), len(texts), name)
         return analysis.StrategyComparison.of(
-            rows,
+            self.rows,
             {name: run.report for name, run in self.runs.items()},
             self.seeds,
-            kernel=kernel,
-            unlike=[*unlike({name: run.config for name, run in self.runs.items()}), *self._foreign(rows)],
+            kernel=self.kernel,
+            unlike=[*unlike({name: run.config for name, run in self.runs.items()}), *self._foreign()],
             solved=self.solved.get("solver", ()),
             solved_by_second=self.solved.get("second_solver", ()),
             **self.measures,
@@ -142,13 +154,14 @@ def compare_strategies(
     run: name or path of the folder for the solvers' runs; None = named by runs and solvers, so that the same
         call resumes, and asks only for problems that came in since.
     Further options go to each solver's `distill`: temperature, top_p, max_tokens, resume, show, time_limit,
-        budget_usd, budget_tokens, budget_calls (for each solver), verifier, few_shot_examples.
+        budget_usd, budget_tokens, budget_calls (for each solver), verifier, few_shot_examples, executor,
+        shards.
 
     Raises ValueError or TypeError for anything wrong with runs, seeds or options, before the first call.
     """
     comparison = Comparison(runs, solver, seeds, **options)
-    for role, (problems, model, asked) in comparison.asked().items():
-        comparison.take(role, distill(problems, model, None, **asked))
+    with comparison.solving() as solving:
+        comparison.take(aio.run(solving.go(), solving.tick, meanwhile=lambda: comparison.kernel))
     return comparison.result()
 
 
@@ -159,11 +172,11 @@ async def acompare_strategies(
     **options: Any,
 ) -> StrategyComparison:
     """`compare_strategies` for a cell that awaits; the same options."""
-    import asyncio
-
     comparison = Comparison(runs, solver, seeds, **options)
-    for role, (problems, model, asked) in comparison.asked().items():
-        comparison.take(role, await adistill(problems, model, None, **asked))
+    with comparison.solving() as solving:
+        solved = aio.arun(solving.go(), solving.tick)
+        ends, _ = await aio.together([solved, asyncio.to_thread(lambda: comparison.kernel)])
+    await asyncio.to_thread(comparison.take, ends)
     return await asyncio.to_thread(comparison.result)
 
 
@@ -246,18 +259,25 @@ def _embeddings(texts: list[str], model: str, url: str, key: str | None) -> list
     texts = [text.encode("utf-8", "replace").decode() for text in texts]  # no lone surrogate can be sent
     failed: ModelError | None = None
     vectors: list[list[float]] = []
+
+    def ask(start: int) -> list[list[float]]:
+        batch = texts[start : start + BATCH]
+        answer = client.embeddings.create(model=model, input=batch, encoding_format="float")
+        return [item.embedding for item in sorted(answer.data, key=lambda item: item.index)]
+
+    threads = ThreadPoolExecutor(AT_ONCE, "cotkit-embeddings")
     with openai.OpenAI(base_url=url, api_key=key or "none", max_retries=5) as client:
         client.organization = client.project = None  # OpenAI's own business
         try:
-            for start in range(0, len(texts), BATCH):
-                batch = texts[start : start + BATCH]
-                answer = client.embeddings.create(model=model, input=batch, encoding_format="float")
-                vectors += [item.embedding for item in sorted(answer.data, key=lambda item: item.index)]
+            for some in threads.map(ask, range(0, len(texts), BATCH)):
+                vectors += some
         except openai.APIStatusError as error:
             known = classify_failure(error.status_code, error.response.headers, error.body)
             failed = ModelError(known.kind, scrub(f"{urlsplit(url).netloc}: {known.message}", [key or ""]))
         except openai.APIConnectionError as error:
             failed = ModelError("connection", f"{urlsplit(url).netloc}: {error.__cause__ or error}")
+        finally:  # at an error and an interrupt too
+            threads.shutdown(wait=False, cancel_futures=True)
     if failed is not None:
         raise failed  # outside of `except`: a traceback must not show the client's own error, key and all
     return vectors

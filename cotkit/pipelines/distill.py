@@ -31,7 +31,7 @@ from cotkit.pipelines.leaks import trace_leaks
 from cotkit.pipelines.options import divide, show_options
 from cotkit.pipelines.progress import Show, check_show
 from cotkit.pipelines.recipe import Recipe, make_recipe
-from cotkit.pipelines.running import Misconfigured, RunJob, Work, new_candidate, new_row, seed_of
+from cotkit.pipelines.running import BETWEEN, Misconfigured, RunJob, Work, new_candidate, new_row, seed_of
 from cotkit.pipelines.shards import run_shards
 from cotkit.problems import Problem, load_problems
 from cotkit.prompts import Prompt
@@ -224,7 +224,7 @@ def distill(
 ) -> Run:
     """Distil verified, judged, refined reasoning traces; blocks, can be interrupted and called again.
 
-    problems: what `load_problems` takes, or its result.
+    problems: what `load_problems` takes, or its result. A .jsonl file of 16 MB or more is read bit by bit.
     generator: the ChatModel that writes traces (`improver=` another one that refines them).
     judge: LLMJudge, RewardModelJudge, StepJudge, JudgePanel or None (the verifier alone decides).
     num_generations (or `rejection_sampling_n`): drafts a problem; verified first, then judged best.
@@ -324,7 +324,7 @@ def checked(
 ) -> tuple[Sequence[Problem], Recipe, dict[str, Any]]:
     """The problems, the recipe, and the options that are the run's alone."""
     of_recipe, of_run = divide("distill", options, make_recipe, _open)
-    problems = load_problems(problems)
+    problems = load_problems(problems, stream="auto")
     return problems, make_recipe(problems, generator, judge, **of_recipe), of_run
 
 
@@ -350,7 +350,7 @@ def _open(
         config=config,
         runtime={**budgets, "time_limit": time_limit},
         resume=resume,
-        width=sum(getattr(model, "max_concurrency", 1) for model in models),
+        width=(1 if len(models) == 1 else BETWEEN) * sum(getattr(m, "max_concurrency", 1) for m in models),
         budgets=budgets,
         use_cache=use_cache,
         time_limit=time_limit,

@@ -153,7 +153,7 @@ class Environment(Shown):
             # one completion's fault must not touch another's reward; what ends all of them goes on
             if isinstance(error, ModelError) and error.stops_run:
                 raise
-            if isinstance(error, asyncio.CancelledError) and asyncio.current_task().cancelling():
+            if isinstance(error, asyncio.CancelledError) and aio.being_cancelled():
                 raise
             found = Extraction(answer=None, how="error")
             verdict = Verdict(correct=None, method="error", reason=f"{type(error).__name__}: {error}")

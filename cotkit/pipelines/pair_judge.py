@@ -8,6 +8,7 @@ wrongly are its miss and false-alarm rates, printed beside its verdicts.
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import random
 from collections.abc import Awaitable, Callable, Sequence
@@ -82,18 +83,25 @@ async def calibrate(
     """
     from cotkit.analysis import Rate
 
-    known: list[tuple[Problem, str, tuple[str, str, str]]] = []
-    for seed in seeds:
-        if len(known) < pairs and (right := await _right_answer(seed, options)) is not None:
-            kinds = [*KINDS[len(known) % len(KINDS) :], *KINDS]  # each kind gets its turn first
-            if (planted := await _planted(seed, right, kinds, rng, options)) is not None:
-                known.append((seed, right, planted))
-    asked = [judge(seed.problem, seed.solution_code, right) for seed, right, _ in known]
-    asked += [judge(seed.problem, code, wrong) for seed, _, (_, code, wrong) in known]
-    said = [accepts(judgement) for judgement in await aio.together(asked)]
-    untouched, spoilt = said[: len(known)], said[len(known) :]
+    known: list[str] = []  # kinds of the errors
+    asked: list[asyncio.Future[Judgement]] = []  # at once, while the next programs run
+    try:
+        for seed in seeds:
+            if len(known) < pairs and (right := await _right_answer(seed, options)) is not None:
+                kinds = [*KINDS[len(known) % len(KINDS) :], *KINDS]  # each kind gets its turn first
+                if (planted := await _planted(seed, right, kinds, rng, options)) is not None:
+                    kind, code, wrong = planted
+                    known.append(kind)
+                    pair = ((seed.solution_code, right), (code, wrong))
+                    asked += [asyncio.ensure_future(judge(seed.problem, *shown)) for shown in pair]
+        said = [accepts(judgement) for judgement in await aio.together(asked)]
+    finally:
+        for one in asked:
+            one.cancel()
+        await asyncio.gather(*asked, return_exceptions=True)
+    untouched, spoilt = said[::2], said[1::2]
     kinds = {kind: [0, 0] for kind in KINDS}
-    for (_, _, (kind, _, _)), accepted in zip(known, spoilt, strict=True):
+    for kind, accepted in zip(known, spoilt, strict=True):
         kinds[kind][0] += accepted is True
         kinds[kind][1] += accepted is not None
     return {

@@ -15,7 +15,7 @@ import importlib.metadata
 import math
 import platform
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from cotkit import __version__, aio
@@ -30,6 +30,7 @@ from cotkit.runs import STOP, Run, RunFolder, dump_json
 T = TypeVar("T")
 Solve = Callable[[int, Problem], Awaitable[Row]]
 AHEAD = 2  # problems in flight for each one that is still wanted
+BETWEEN = 2  # problems in flight for each place, where there are several models: one is at one of them only
 REPORT_S = 20.0  # report.json is refreshed this often, so that a killed run has one
 SYNC_S = 5.0  # rows and calls are forced to disk this often: a power cut takes no more (kill -9 takes none)
 
@@ -179,7 +180,7 @@ class Work:
         try:
             if made_from is None:
                 self.folder.check_problems(problems)
-            self.ledger = CallLedger(self.folder.path / "calls.sqlite", use_cache=use_cache, **budgets)
+            self.ledger = CallLedger(self.folder.path / "calls.jsonl", use_cache=use_cache, **budgets)
             try:
                 self.ledger.check_prices(*(m for m in models if isinstance(m, ChatModel)))
                 if not self.has_enough:
@@ -191,7 +192,7 @@ class Work:
             self.folder.__exit__()
             raise
         self.solve = solve(self.ledger)
-        self._error: Misconfigured | OSError | None = None
+        self._error: ValueError | OSError | None = None
         name, kept, drops = self.folder.path.name, self.folder.kept, self.folder.reasons
         self.progress = Progress(name, len(problems), self.ledger, kept, drops, models, enough)
 
@@ -219,7 +220,6 @@ class Work:
         return Run(self.folder.path)
 
     async def _go(self) -> None:
-        todo = ((i, p) for i, p in enumerate(self.problems) if p.id not in self.folder.done)
         stopped: str | None = "an error ended the run"
         tasks = [asyncio.create_task(self._report_now_and_then())]
         tasks.append(asyncio.create_task(self._sync_now_and_then()))
@@ -227,14 +227,7 @@ class Work:
             async with asyncio.timeout(self.time_limit):
                 beside = asyncio.create_task(self._guarded(self._beside()))
                 tasks.append(beside)
-                async with contextlib.aclosing(aio.stream(todo, self._one, self._tasks)) as rows:
-                    async for (_, problem), row in rows:
-                        if row is not None:
-                            self.folder.append(row)
-                            self.progress.add(row)
-                        self._flying -= 1
-                        self.places.waiting.pop(problem.id, None)
-                        self.changed.set()
+                await aio.pool(self._todo(), self._one, self._tasks)
                 await beside
             stopped = self.progress.stopping
             if self._error is not None:
@@ -251,16 +244,36 @@ class Work:
             await asyncio.gather(*tasks, return_exceptions=True)  # before the ledger is closed
             self._write_report(stopped)
 
-    async def _one(self, item: tuple[int, Problem]) -> Row | None:
+    def _todo(self) -> Iterator[tuple[int, Problem]]:
+        try:
+            for index, problem in enumerate(self.problems):
+                if self.over:
+                    return
+                if problem.id not in self.folder.done:
+                    yield index, problem
+        except (OSError, ValueError) as error:  # their file has changed: what is in flight is finished
+            self._error = error
+            self.progress.stop(str(error))
+
+    async def _one(self, item: tuple[int, Problem]) -> None:
         index, problem = item
         await self._take_off()
-        if self.over:
-            return None
+        if not self.over and (row := await self._row(index, problem)) is not None:
+            self.folder.append(row)
+            self.progress.add(row)
+        self._flying -= 1
+        self.places.waiting.pop(problem.id, None)
+        self.changed.set()
+
+    async def _row(self, index: int, problem: Problem) -> Row | None:
+        """None when the run ends first. One row's bug must not sink the others."""
         try:
             return await self._guarded(self.solve(index, problem))
         except NotStarted:
             return None
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - one row's bug must not sink the others
+        except (Exception, SystemExit, asyncio.CancelledError) as error:
+            if isinstance(error, asyncio.CancelledError) and aio.being_cancelled():
+                raise
             where = traceback.extract_tb(error.__traceback__)[-1]
             row = new_row(index, problem)
             row.drop_reason, row.retryable = "internal_error", True
@@ -270,6 +283,8 @@ class Work:
 
     async def _take_off(self) -> None:
         """Waits for a place, in the order of the problems: an earlier one may be what a later one needs."""
+        if self._enough is None:  # there is a place for all
+            return
         async with self._turn:
             while not self.over and self._flying - len(self.places.waiting) >= AHEAD * self.wanted:
                 await self.change()

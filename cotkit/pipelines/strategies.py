@@ -12,8 +12,9 @@ from its own group: seeds of other splits, or of other types, are never mixed wi
 
 How far attempts depend on each other is fixed by `lag`, not by who is faster: attempt i of self_instruct
 knows what attempts below i - lag gave and waits for those; evol_instruct runs `lag` chains side by side, so
-attempt i goes on from attempt i - lag. A larger lag lets more run at once, a smaller one lets the pool grow
-sooner. To add a strategy: a function here, an entry in STRATEGIES, and a prompt `synth_<name>.j2`.
+attempt i goes on from attempt i - lag. A larger lag lets more run at once (`most_at_once`), a smaller one
+lets the pool grow sooner. It does not follow the models' places: these would then change what is asked.
+To add a strategy: a function here, an entry in STRATEGIES, and a prompt `synth_<name>.j2`.
 """
 
 from __future__ import annotations
@@ -116,6 +117,14 @@ def place_in_chain(attempt: int, lag: int, rounds: int) -> tuple[int, int]:
     block, rest = divmod(attempt, lag * rounds)
     round_, chain = divmod(rest, lag)
     return block * lag + chain, round_
+
+
+def most_at_once(recipe: Recipe, attempts: int) -> int:
+    """How many of so many attempts run side by side, whatever places there are. Of evol_instruct first rounds
+    may be ahead, but what they gave is only known when all lower attempts have asked."""
+    if recipe.strategy == "self_instruct":
+        return min(attempts, recipe.lag + 1)
+    return min(attempts, recipe.lag) if recipe.strategy == "evol_instruct" and recipe.rounds > 1 else attempts
 
 
 def chance(recipe: Recipe, attempt: int | str) -> random.Random:

@@ -45,6 +45,15 @@ class Recipe:
     sampling: dict[str, Any]  # of the question
     notes: list[str]  # what was cut or left out, and why
 
+    @property
+    def models(self) -> list[ChatModel]:
+        return list({id(model): model for model in self.roles.values()}.values())
+
+    @property
+    def places(self) -> int:
+        """Calls that may be in flight, of all models together."""
+        return sum(model.max_concurrency for model in self.models)
+
     def describe(self) -> dict[str, Any]:
         digest = hashlib.sha256()
         for seed in self.seeds:

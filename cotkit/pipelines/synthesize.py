@@ -24,8 +24,9 @@ from cotkit.pipelines.lineage import made_problem
 from cotkit.pipelines.novelty import Novelty
 from cotkit.pipelines.options import divide, show_options
 from cotkit.pipelines.progress import Show, check_show
-from cotkit.pipelines.running import RunJob, Work
+from cotkit.pipelines.running import AHEAD, BETWEEN, RunJob, Work
 from cotkit.pipelines.shards import merge_runs, run_shards
+from cotkit.pipelines.strategies import most_at_once
 from cotkit.pipelines.synthesis_recipe import Recipe, check_whole, make_recipe
 from cotkit.pipelines.synthesis_report import facts, told
 from cotkit.problems import Problem, load_problems
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from cotkit.chat import ChatModel
 
 ATTEMPTS_EACH = 5  # attempts at most for each problem wanted, when `attempts` is not given
+LAG_A_PLACE = 4  # that uses nine in ten places where latencies vary (lognormal, sigma 1)
 WAITING = 2000  # attempts that may wait for earlier ones beside those that ask
 
 
@@ -80,7 +82,8 @@ def synthesize(
     votes: answers of the solver, of which more than half must agree. 0 = none.
     k: problems a prompt shows (few_shot 3, self_instruct 4); machine_share: of these from the run's own.
     rounds: of evolution in a chain. lag: how many attempts self_instruct and evol_instruct look back; more
-        run at once with a larger one, the pool grows sooner with a smaller one.
+        run at once with a larger one (the notes say where it leaves places empty), the pool grows sooner with
+        a smaller one.
     operators: of evol_instruct, by name or as {"name", "text"}; None = all of operators.py.
     gates: limits that differ from the strategy's own (questions.py): min_words, max_words, keywords, near,
         rouge_l, new_words, starts, rules.
@@ -162,9 +165,7 @@ def _open(
     run = run if run is not None else folder_name(recipe.strategy, config)
     attempts = _attempts(n, attempts, 0 if places or resume == "never" else _held(run_folder(run), config))
     check_whole("calibrate_judge", calibrate_judge, 0)
-    if recipe.strategy == "evol_instruct" and recipe.rounds > 1 and attempts <= recipe.lag:
-        recipe.notes.append(f"lag={recipe.lag} of {attempts} attempts: no problem is rewritten a second time")
-    models = list({id(m): m for m in recipe.roles.values()}.values())
+    recipe.notes.extend(_lag_notes(recipe, attempts, n))
     budgets = {"budget_usd": budget_usd, "budget_tokens": budget_tokens, "budget_calls": budget_calls}
 
     async def beside() -> None:
@@ -178,12 +179,12 @@ def _open(
         config=config,
         runtime={**budgets, "time_limit": time_limit, "n": n, "attempts": attempts},
         resume=resume,
-        width=sum(model.max_concurrency for model in models),
+        width=recipe.places if len(recipe.models) == 1 else BETWEEN * recipe.places,
         waiting=recipe.lag if recipe.strategy == "self_instruct" else WAITING,  # which look no further back
         budgets=budgets,
         use_cache=use_cache,
         time_limit=time_limit,
-        models=models,
+        models=recipe.models,
         facts=lambda: facts(made, n, attempts, len(work.folder.done)),
         made_from=recipe.seeds,
         enough=n,
@@ -196,6 +197,19 @@ def _open(
         for attempt in set(range(attempts)) - set(map(attempt_of, places)):
             made.pool.settle(attempt, None)
     return work
+
+
+def _lag_notes(recipe: Recipe, attempts: int, n: int | None) -> list[str]:
+    """What `lag` does to so many attempts."""
+    notes, in_flight = [], attempts if n is None else min(attempts, AHEAD * n)
+    if recipe.strategy == "evol_instruct" and recipe.rounds > 1 and attempts <= recipe.lag:
+        notes.append(f"lag={recipe.lag} of {attempts} attempts: no problem is rewritten a second time")
+    if (most := most_at_once(recipe, in_flight)) < (places := recipe.places) <= in_flight:
+        notes.append(
+            f"lag={recipe.lag} lets {most} attempts run side by side: {places - most} of {places} places "
+            f"stay empty. lag={LAG_A_PLACE * places} uses most of them, and knows the run's problems later"
+        )
+    return notes
 
 
 def _attempts(n: int | None, attempts: int | None, held: int) -> int:

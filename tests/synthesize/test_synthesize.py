@@ -18,6 +18,7 @@ from synth_script import Script, model, right_answer, right_code, right_question
 import cotkit
 from cotkit import asynthesize, start_synthesize, synthesize, synthesized_problems
 from cotkit.pipelines.attempts import STEPS
+from cotkit.pipelines.attempts import printed_by as runs
 from cotkit.pipelines.operators import OPERATORS
 from cotkit.pipelines.synthesis_report import outcome_of
 from cotkit.runs import RunError
@@ -696,3 +697,19 @@ def test_a_question_full_of_braces_and_latex_passes_through(serve, tmp_path):
     row = quiet(seeds(), "few_shot", model(server), attempts=1, run=tmp_path / "r").records()[0]
     assert row.problem == text and row.accepted
     assert asked(server, "code")[0].messages[-1]["content"] == text == asked(server, "answer")[0].user
+
+
+def test_a_job_that_was_cancelled_under_one_attempt_costs_no_other(serve, tmp_path, monkeypatch):
+    async def printed_by(code, **options):
+        if not lost:
+            lost.append(code)
+            future = asyncio.get_running_loop().create_future()
+            future.cancel()
+            await future
+        return await runs(code, **options)
+
+    lost = []
+    monkeypatch.setattr("cotkit.pipelines.attempts.printed_by", printed_by)
+    server = serve(Script())
+    run = quiet(seeds(), "self_instruct", model(server), attempts=12, run=tmp_path / "r")
+    assert run.report["drops"] == {"internal_error": 1} and run.report["kept"] == 11
