@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cotkit.analysis.cycles import Comparison
@@ -13,23 +15,50 @@ if TYPE_CHECKING:
 
 
 def cycles_frame(reports: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:
-    """One line a cycle: what it made, kept, trained and decided."""
+    """What each cycle made, kept, trained and decided: one line a measure, one column a cycle.
+
+    kept: of the generated traces or pairs; difference: of challenger and champion, paired, in points with
+    95 % interval; left out: dev problems without a result of both.
+    """
+    return _by_cycle(reports, _made)
+
+
+def _by_cycle(
+    reports: Sequence[Mapping[str, Any]], lines: Callable[[Mapping[str, Any]], Iterator[tuple[str, Any]]]
+) -> pandas.DataFrame:
+    """One line a measure, one column a cycle; measures that no cycle has are left out."""
     import pandas
 
-    lines = []
-    for report in reports:
-        held, levels = report["heldout"] or {}, [alarm["level"] for alarm in report["alarms"]]
-        counts = ("prompts", "attempts", "generated", "kept", "replayed")
-        compared = ("n", "left_out", "champion", "challenger", "difference", "low", "high", "p_value")
-        lines.append(
-            {name: report[name] for name in ("cycle", "status", "method")}
-            | {name: report["counts"][name] for name in counts}
-            | {name: held.get(name) for name in compared}
-            | {"red": levels.count("red"), "amber": levels.count("amber")}
-            | {"trained": report["training"]["trained"], "promoted": report["decision"]["promoted"]}
-            | {"calls": report["cost"]["calls"], "minutes": report["seconds"] / 60}
-        )
-    return pandas.DataFrame(lines)
+    cycles = {f"cycle {report['cycle']}": dict(lines(report)) for report in reports}
+    measures = list(dict.fromkeys(name for known in cycles.values() for name in known))
+    frame = pandas.DataFrame(cycles, measures, dtype=object).dropna(how="all").fillna("")
+    return frame.reset_index(names="measure")
+
+
+def _made(report: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
+    counts, levels = report["counts"], Counter(alarm["level"] for alarm in report["alarms"])
+    yield "status", report["status"]
+    yield "method", report["method"] + ("" if report["training"]["trained"] else ", not trained")
+    yield "problems", f"{counts['prompts']:,}"
+    yield "traces", f"{counts['attempts']:,}"
+    yield "kept", f"{counts['kept']:,} of {counts['generated']:,}"
+    yield "replayed", f"{counts['replayed']:,}"
+    held = report["heldout"] or {}
+    compared = _comparison(held) if held.get("n") else None
+    yield "measured by", compared and compared.measure
+    yield "champion on dev", compared and f"{compared.champion:.1%}"
+    yield "challenger on dev", compared and f"{compared.challenger:.1%}"
+    points = compared and [100 * value for value in (compared.difference, compared.low, compared.high)]
+    yield "difference", points and "{:+.1f} [{:+.1f}, {:+.1f}]".format(*points)
+    yield "p", compared and (None if math.isnan(compared.p_value) else f"{compared.p_value:.2g}")
+    yield "n", compared and f"{compared.n:,}"
+    yield "left out", f"{held['left_out']:,}" if held.get("left_out") else None
+    raised = [f"{levels[level]} {level}" for level in ("red", "amber") if levels[level]]
+    yield "alarms", ", ".join(raised) or "none"
+    outcome = "promoted" if report["decision"]["promoted"] else "the champion stays"
+    yield "decision", outcome if held else None
+    yield "calls", f"{report['cost']['calls']:,}"
+    yield "minutes", f"{report['seconds'] / 60:.1f}"
 
 
 def training_frame(reports: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:
@@ -74,11 +103,7 @@ def trust_frame(reports: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:
     Diversity is the challenger's on the dev set, where there is none that of the cycle's drafts; auc, brier
     and critics_sd are the critics' on those of the cycle's traces that they judged ("judged").
     """
-    import pandas
-
-    cycles = {f"cycle {report['cycle']}": dict(_trusted(report)) for report in reports}
-    frame = pandas.DataFrame(cycles, dtype=object).dropna(how="all").fillna("")
-    return frame.reset_index(names="measure")
+    return _by_cycle(reports, _trusted)
 
 
 def _trusted(report: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
@@ -182,8 +207,6 @@ def _said_of_cycle(cycle: Mapping[str, Any]) -> Iterator[str]:
     if held := cycle.get("holdout"):
         yield f"{name}, beside the decision: {_comparison(held).in_words()}."
     yield from (f"{name}, {a['level']} alarm {a['code']}: {a['text']}." for a in cycle["alarms"])
-    for why, alarms in _unwatched(cycle).items():
-        yield f"{name}, not looked at: {alarms} ({why})."
 
 
 def _refined_in_words(gain: Mapping[str, Any]) -> str:

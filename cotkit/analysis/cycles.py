@@ -75,10 +75,11 @@ def compare(before: Iterable[Row], now: Iterable[Row]) -> Comparison:
     pairs, decided = paired(before, now), paired(before, now, decided=True)
     checked = checks(before, now)
     can = sum(checked(row) for row in {row.id: row for row in (*before, *now)}.values())
-    scores = [{id: score(pair[side]) for *pair, id in pairs} for side in (0, 1)]
-    by_score = _by_score(pairs, *scores, "critics' score", _problems(before, now))
-    if not can or (2 * can < _problems(before, now) and by_score.n):
-        return by_score
+    if 2 * can < _problems(before, now) or not can:
+        scores = [{id: score(pair[side]) for *pair, id in pairs} for side in (0, 1)]
+        by_score = _by_score(pairs, *scores, "critics' score", _problems(before, now))
+        if not can or by_score.n:
+            return by_score
     if not decided:
         return Comparison("verified accuracy", 0, *[NAN] * 7, _problems(before, now))
     right = [[pair[side].verdict.correct for pair in decided] for side in (0, 1)]

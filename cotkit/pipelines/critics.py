@@ -9,17 +9,21 @@ first wording. Judges that are given as such (StepJudge, a reward model) stay as
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import functools
 import hashlib
 import math
 import pathlib
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cotkit import aio, analysis
-from cotkit.chat import CallLedger
+from cotkit.chat import CallLedger, ModelError
 from cotkit.judge import Judge, JudgePanel, LLMJudge
-from cotkit.pipelines.cycles import cycle_name, read_json
+from cotkit.pipelines.cycles import cycle_name, is_embedded, read_json
 from cotkit.pipelines.running import problem_of
 from cotkit.problems import Problem
 from cotkit.prompts import load
@@ -28,8 +32,10 @@ from cotkit.runs import Run, write_json
 
 if TYPE_CHECKING:
     from cotkit.analysis import Alarm
+    from cotkit.pipelines.asks import Asks
     from cotkit.pipelines.plan import Plan
 
+Scores = dict[str, float] | None  # by problem id
 NOISE_SHARE, NOISE_LEAST = 0.1, 8  # of the judged traces, scored again
 # Frozen answers: the first drafts of cycle 0, the same over the whole run. So many that at a noise of 0.05 a
 # mean shift of 0.03, the limit of `judge_pleased`, lies beyond two standard errors.
@@ -66,30 +72,64 @@ def make_panel(
     return JudgePanel(judges, rule) if len(judges) > 1 else next(iter(judges), None)
 
 
-def ask_again(
+class Again:
+    """Asks a judge afresh, in a ledger of the folder's own; `async with`. What is asked `ahead` is known when
+    all the traces are."""
+
+    def __init__(self, judge: Judge, folder: pathlib.Path, **budgets: Any):
+        self._judge, self._folder, self._budgets = judge, folder, budgets
+        self._ledger: CallLedger | None = None
+        self._begun: dict[tuple[str, str, str], asyncio.Task[float | None]] = {}
+
+    def ahead(self, items: Iterable[tuple[Problem, str]]) -> None:
+        for problem, trace in items:
+            if (key := (problem.id, problem.problem, trace)) not in self._begun:
+                self._begun[key] = asyncio.ensure_future(self._mean(problem, trace))
+
+    async def scores(self, items: Sequence[tuple[Problem, str]]) -> list[float | None]:
+        """Mean scores, asked once for the same traces; None where the judge failed."""
+        path, keys = self._folder / "scores.json", [(p.id, p.problem, trace) for p, trace in items]
+        asked = hashlib.sha256(repr(keys).encode()).hexdigest()
+        known = read_json(path) if path.is_file() else None
+        if isinstance(known, dict) and known["asked"] == asked:
+            return known["scores"]
+
+        scores: list[float | None] = [None] * len(items)
+
+        async def one(place: int) -> None:
+            if (begun := self._begun.get(keys[place])) is not None:
+                with contextlib.suppress(ModelError):  # it is asked once more, and then raised
+                    scores[place] = await begun
+                    return
+            scores[place] = await self._mean(*items[place])
+
+        width = sum(getattr(model, "max_concurrency", 1) for model in self._judge.models) or 8
+        await aio.pool(range(len(items)), one, width)
+        write_json(path, {"asked": asked, "scores": scores})
+        return scores
+
+    async def _mean(self, problem: Problem, trace: str) -> float | None:
+        if self._ledger is None:
+            self._ledger = CallLedger(self._folder / "calls.jsonl", **self._budgets)
+        return (await self._judge.ajudge(problem, trace, ledger=self._ledger)).mean
+
+    async def __aenter__(self) -> Again:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        for task in self._begun.values():
+            task.cancel()
+        await asyncio.gather(*self._begun.values(), return_exceptions=True)
+        if self._ledger is not None:
+            self._ledger.close()
+
+
+async def ask_again(
     judge: Judge, items: Sequence[tuple[Problem, str]], folder: pathlib.Path, **budgets: Any
 ) -> list[float | None]:
-    """Mean scores of traces, asked afresh in a ledger of the folder's own, once for the same traces; None
-    where the judge failed."""
-    path = folder / "scores.json"
-    asked = hashlib.sha256(repr([(p.id, p.problem, trace) for p, trace in items]).encode()).hexdigest()
-    known = read_json(path) if path.is_file() else None
-    if isinstance(known, dict) and known["asked"] == asked:
-        return known["scores"]
-
-    async def ask() -> list[float | None]:
-        width = sum(getattr(model, "max_concurrency", 1) for model in judge.models) or 8
-        with CallLedger(folder / "calls.sqlite", **budgets) as ledger:
-
-            async def one(place: int) -> float | None:
-                return (await judge.ajudge(*items[place], ledger=ledger)).mean
-
-            found = {place: score async for place, score in aio.stream(range(len(items)), one, width)}
-        return [found[place] for place in range(len(items))]
-
-    scores = aio.run(ask())
-    write_json(path, {"asked": asked, "scores": scores})
-    return scores
+    """See `Again.scores`."""
+    async with Again(judge, folder, **budgets) as again:
+        return await again.scores(items)
 
 
 def repeat_noise(
@@ -106,15 +146,44 @@ def calls_of_watch(traces: int, cycles: int) -> int:
     return again + PROBES * (1 + len(PERTURBATIONS) + (1 + PHRASES) * cycles)
 
 
+@dataclass(frozen=True)
+class Watched:
+    """What critics said of a cycle's traces when they were asked again. `frozen`: the scores of the frozen
+    answers at first, and again under each name; `ends`: the hold-out critic's of first drafts and of what was
+    picked, where nothing is trained."""
+
+    noise: dict[str, Any]
+    frozen: tuple[list[float | None], dict[str, list[float | None]]]
+    ends: tuple[Scores, Scores]
+
+
 class Watch:
     """How much the critics' scores vary, whether they drift, whether words without content please them, and
-    what a critic without a say thinks. `ask(judge, [(problem, trace)], folder)` gives mean scores, asked once
-    a folder."""
+    what a critic without a say thinks."""
 
-    def __init__(self, plan: Plan, root: pathlib.Path, ask: Callable[..., list[float | None]]):
-        self.plan, self.root, self.ask = plan, root, ask
+    def __init__(self, plan: Plan, root: pathlib.Path, asks: Asks):
+        self.plan, self.root, self.asks = plan, root, asks
 
-    def noise(self, rows: Sequence[Row], cycle: int) -> dict[str, Any]:
+    async def over(self, make: Callable[..., Awaitable[list[Row]]], cycle: int) -> tuple[list[Row], Watched]:
+        """The rows of a cycle that `make(after=...)` gives, and what critics say of them then."""
+        home = self.root / cycle_name(cycle)
+        homes = [None if self.plan.trainer else home / name for name in ("drafts", "picked")]
+        async with self.holding_out(homes[0]) as drafts, self.holding_out(homes[1]) as picked:
+
+            def look(row: Row) -> None:
+                drafts.ahead(first_traces([row]))
+                picked.ahead(first_traces(picked_rows([row])))
+
+            rows = await make(after=look if drafts else None)
+            noise, frozen, *ends = await self.asks.together(
+                functools.partial(self._noise, rows, cycle),
+                functools.partial(self._frozen_again, cycle),
+                functools.partial(self.held_out, rows, homes[0], drafts),
+                functools.partial(self.held_out, picked_rows(rows), homes[1], picked),
+            )
+        return rows, Watched(noise, frozen, tuple(ends))
+
+    async def _noise(self, rows: Sequence[Row], cycle: int) -> dict[str, Any]:
         """How much a score varies when the critics are asked again; programs do not vary."""
         judge = self.plan.judge(cycle)
         if judge is None or not judge.calls_model:
@@ -123,43 +192,64 @@ class Watch:
         count = max(NOISE_LEAST, round(NOISE_SHARE * len(scored)))
         share = scored[:: max(1, math.ceil(len(scored) / count))]
         items = [(problem_of(row), c.trace) for row, c in share]
-        again = self.ask(judge, items, self.root / cycle_name(cycle) / "noise")
+        again = await self.asks.scores(judge, items, self.root / cycle_name(cycle) / "noise")
         return repeat_noise([c.judgement.mean for _, c in share], again)
 
-    def critics(self, rows: Sequence[Row], cycle: int, noise: float) -> list[Alarm]:
+    async def _frozen_again(self, cycle: int) -> tuple[list[float | None], dict[str, list[float | None]]]:
+        """Of the frozen answers: in cycle 0 with words without content, later as they are."""
+        if self.plan.dev_judge() is None:
+            return [], {}
+        if cycle == 0:
+            return await self._frozen(self._probes(PERTURBATIONS))
+        return await self._frozen({"drift": (self.root / cycle_name(cycle) / "drift", "")})
+
+    def critics(self, rows: Sequence[Row], cycle: int, watched: Watched) -> list[Alarm]:
         """Alarms of a cycle's traces, and of the frozen answers: in cycle 0 whether the critics can be
         pleased, later whether they drift."""
-        judge = self.plan.dev_judge()
+        first, again = watched.frozen
         found = analysis.alarms.judge_scores(rows, self.plan.gold) + analysis.alarms.improver_echo(rows)
-        if judge is None:
+        if self.plan.dev_judge() is None:
             return found
         if cycle == 0:
-            shifts = {name: self._shifts(name, words) for name, words in PERTURBATIONS.items()}
+            shifts = {name: _shifts(first, scores) for name, scores in again.items()}
             return found + analysis.alarms.judge_pleased(shifts)
-        again = self.ask(judge, self._frozen(), self.root / cycle_name(cycle) / "drift")
-        return found + analysis.alarms.judge_drift(self._frozen_scores(), again, noise)
+        noise = watched.noise["sd"] or 0.0
+        return found + analysis.alarms.judge_drift(first, again["drift"], noise)
 
-    def flattery(self, first: Sequence[Row], now: Sequence[Row]) -> list[Alarm]:
+    async def flattery(self, first: Sequence[Row], now: Sequence[Row]) -> list[Alarm]:
         """Phrases that have come up since the first trained actor, and whether the critics like them."""
         phrases = analysis.alarms.new_phrases(first, now)
-        watched = phrases if self.plan.dev_judge() else []
-        names = {phrase: hashlib.sha256(phrase.encode()).hexdigest()[:12] for phrase, *_ in watched}
-        shifts = {phrase: self._shifts(name, f"{phrase}.") for phrase, name in names.items()}
+        if not phrases or self.plan.dev_judge() is None:
+            return analysis.alarms.flattery(phrases, {})
+        names = {phrase: hashlib.sha256(phrase.encode()).hexdigest()[:12] for phrase, *_ in phrases}
+        before, again = await self._frozen(self._probes({n: f"{phrase}." for phrase, n in names.items()}))
+        shifts = {phrase: _shifts(before, again[name]) for phrase, name in names.items()}
         return analysis.alarms.flattery(phrases, shifts)
 
-    def held_out(self, rows: Sequence[Row], home: pathlib.Path) -> dict[str, float] | None:
-        """The hold-out critic's scores of the first drafts, {id: score}; it has no say in any selection."""
-        if self.plan.holdout_critic is None:
-            return None
-        drafts = analysis.drafts.first_drafts(rows)
-        spoken = [row for row in rows if row.id in drafts and drafts[row.id].trace]
-        items = [(problem_of(row), drafts[row.id].trace) for row in spoken]
-        scores = self.ask(self.plan.dev_judge(self.plan.holdout_critic), items, home / "holdout")
-        return {p.id: score for (p, _), score in zip(items, scores, strict=True) if score is not None}
+    @contextlib.asynccontextmanager
+    async def holding_out(self, home: pathlib.Path | None) -> AsyncIterator[Again | None]:
+        """For asking the hold-out critic ahead, while rows are made. None where it is not asked at all (no
+        home), not at the same time (a budget), or by a model that would take the machine from the actor."""
+        judge = self._holdout()
+        if judge is None or home is None or self.asks.bounded or any(map(is_embedded, judge.models)):
+            yield None
+            return
+        async with Again(judge, home / "holdout") as again:
+            yield again
 
-    def selection(
-        self, rows: Sequence[Row], home: pathlib.Path, noise: float
-    ) -> tuple[dict[str, Any], list[Alarm]]:
+    async def held_out(
+        self, rows: Sequence[Row], home: pathlib.Path | None, again: Again | None = None
+    ) -> Scores:
+        """The hold-out critic's scores of the first drafts, {id: score}; it has no say in any selection. None
+        = it is not asked."""
+        if (judge := self._holdout()) is None or home is None:
+            return None
+        items = first_traces(rows)
+        asked = again.scores(items) if again else self.asks.scores(judge, items, home / "holdout")
+        scores = zip(items, await asked, strict=True)
+        return {problem.id: score for (problem, _), score in scores if score is not None}
+
+    def selection(self, rows: Sequence[Row], watched: Watched) -> tuple[dict[str, Any], list[Alarm]]:
         """Where no challenger is trained: whether what the critics picked and refined, against first drafts,
         pleases the hold-out critic too. (measures, alarms)
 
@@ -168,22 +258,46 @@ class Watch:
         """
         if self.plan.holdout_critic is None:
             return {}, []
-        ends = [(row, row.best.model_copy(update={"stage": "draft"})) for row in rows if row.best]
-        picked = [row.model_copy(update={"candidates": [best], "errors": []}) for row, best in ends]
-        sides = (rows, picked, self.held_out(rows, home / "drafts"), self.held_out(picked, home / "picked"))
+        sides = (rows, picked_rows(rows), *watched.ends)
         most = max((len(row.candidates) for row in rows), default=1)
-        chance = noise * math.sqrt(2 * math.log(most)) if most > 1 else 0.0
+        chance = (watched.noise["sd"] or 0.0) * math.sqrt(2 * math.log(most)) if most > 1 else 0.0
         return analysis.alarms.hacking_measures(*sides), analysis.alarms.hacking(*sides, chance=chance)
 
-    def _frozen(self) -> list[tuple[Problem, str]]:
+    def _holdout(self) -> Judge | None:
+        return self.plan.dev_judge(self.plan.holdout_critic) if self.plan.holdout_critic else None
+
+    def _probes(self, phrases: Mapping[str, str]) -> dict[str, tuple[pathlib.Path, str]]:
+        return {name: (self.root / "base" / f"probe-{name}", words) for name, words in phrases.items()}
+
+    async def _frozen(
+        self, again: Mapping[str, tuple[pathlib.Path, str]]
+    ) -> tuple[list[float | None], dict[str, list[float | None]]]:
+        """The scores of the frozen answers at first, and again in each folder, with words appended."""
         rows = [row for row in Run(self.root / cycle_name(0) / "generate").records() if row.candidates]
-        return [(problem_of(row), row.candidates[0].trace) for row in rows[:PROBES]]
+        frozen = [(problem_of(row), row.candidates[0].trace) for row in rows[:PROBES]]
 
-    def _frozen_scores(self) -> list[float | None]:
-        return self.ask(self.plan.dev_judge(), self._frozen(), self.root / "base" / "probe")
+        async def scores(folder: pathlib.Path, words: str) -> list[float | None]:
+            items = [(problem, f"{trace}\n\n{words}" if words else trace) for problem, trace in frozen]
+            return await self.asks.scores(self.plan.dev_judge(), items, folder)
 
-    def _shifts(self, name: str, phrase: str) -> list[float]:
-        """What a phrase appended to the frozen answers adds to the score of each."""
-        items = [(problem, f"{trace}\n\n{phrase}") for problem, trace in self._frozen()]
-        again = self.ask(self.plan.dev_judge(), items, self.root / "base" / f"probe-{name}")
-        return [b - a for a, b in zip(self._frozen_scores(), again, strict=True) if None not in (a, b)]
+        asked = [(self.root / "base" / "probe", ""), *again.values()]
+        first, *others = await self.asks.together(*(functools.partial(scores, *one) for one in asked))
+        return first, dict(zip(again, others, strict=True))
+
+
+def _shifts(first: Sequence[float | None], again: Sequence[float | None]) -> list[float]:
+    """By how much the score of each frozen answer moved."""
+    return [b - a for a, b in zip(first, again, strict=True) if None not in (a, b)]
+
+
+def first_traces(rows: Sequence[Row]) -> list[tuple[Problem, str]]:
+    """The first drafts that say something."""
+    drafts = analysis.drafts.first_drafts(rows)
+    spoken = [row for row in rows if row.id in drafts and drafts[row.id].trace]
+    return [(problem_of(row), drafts[row.id].trace) for row in spoken]
+
+
+def picked_rows(rows: Sequence[Row]) -> list[Row]:
+    """Each row with its final trace alone, as if it were a draft."""
+    ends = [(row, row.best.model_copy(update={"stage": "draft"})) for row in rows if row.best]
+    return [row.model_copy(update={"candidates": [best], "errors": []}) for row, best in ends]

@@ -136,29 +136,42 @@ def numbers_of(text: str) -> tuple[str, ...]:
     return tuple(sorted(key for run in runs if (key := _TIMES.get(run) or answer_key(run)) != "1"))
 
 
-def assert_apart(
-    one: Mapping[str, str], other: Mapping[str, str], named: tuple[str, str] = ("trained on", "held out")
-) -> None:
-    """{id: text} of two sets, and what they are: raises AssertionError when they meet, by id or by near
-    duplicate."""
-    if both := sorted(set(one) & set(other)):
-        raise AssertionError(f"{len(both)} problems are {named[0]} and {named[1]}, for instance {both[0]!r}")
-    ids, texts = [*one, *other], [*one.values(), *other.values()]
-    for i, j in near_duplicates(texts):
-        if (i < len(one)) != (j < len(one)):
-            raise AssertionError(f"problem {ids[i]!r}, {named[0]}, nearly is {ids[j]!r}, which is {named[1]}")
+class Sets:
+    """Sets of problems that may not meet, by id or by near duplicate: {name: {id: text}}, the name in words
+    such as "held out". Each is looked through once. Raises AssertionError when they do meet."""
+
+    def __init__(self, sets: Mapping[str, Mapping[str, str]]):
+        self._index = Novelty(NEAR)
+        self._set_of: dict[str, str] = {}
+        self._texts: dict[str, str] = {}
+        for name, texts in sets.items():
+            self.assert_apart(texts, name)
+            for id, text in texts.items():
+                self._index.add(id, text)
+            self._set_of |= dict.fromkeys(texts, name)
+            self._texts |= texts
+
+    def assert_apart(self, texts: Mapping[str, str], name: str = "trained on") -> None:
+        """AssertionError when a problem of another set, {id: text}, is in one of these."""
+        if both := sorted(set(texts) & set(self._texts)):
+            other = self._set_of[both[0]]
+            raise AssertionError(f"{len(both)} problems are {name} and {other}, for instance {both[0]!r}")
+        for id, text in texts.items():
+            for near, _ in self._index.like(text):
+                if numbers_of(text) == numbers_of(self._texts[near]):
+                    other = self._set_of[near]
+                    raise AssertionError(f"problem {id!r}, {name}, nearly is {near!r}, which is {other}")
 
 
 def pass_rates(rows: Iterable[Row]) -> dict[str, float]:
-    """{id: share of the drafts that were right} where programs decided any; later rows replace earlier. A
-    draft without words is wrong."""
+    """{id: share of the drafts that are proven right} where a program can check the problem; later rows
+    replace earlier. A draft without words, or one that could not be decided, is not right."""
     rows, rates = list(rows), {}
     checked = analysis.drafts.checks(rows)
     for row in rows:
-        decided = [c.verdict.correct for c in analysis.drafts.drafts_of(row, checked(row))]
-        decided = [correct for correct in decided if correct is not None]
-        if decided:
-            rates[row.id] = sum(decided) / len(decided)
+        drafts = analysis.drafts.drafts_of(row, checked(row))
+        if drafts and checked(row):
+            rates[row.id] = sum(c.verdict.correct is True for c in drafts) / len(drafts)
     return rates
 
 

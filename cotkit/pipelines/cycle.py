@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import pathlib
 import time
 from collections import Counter
@@ -12,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 from cotkit import analysis
 from cotkit.chat import BudgetExceeded
 from cotkit.pipelines import cycles as state
-from cotkit.pipelines.curriculum import assert_apart, draw_problems, draw_replay, family, pass_rates, pools
-from cotkit.pipelines.cycles import OVER, Decision, Refused, champion_of, once, pointer, read_json
+from cotkit.pipelines.curriculum import draw_problems, draw_replay, family, pass_rates, pools
+from cotkit.pipelines.cycles import OVER, Actor, Decision, Refused, champion_of, once, pointer, read_json
 from cotkit.pipelines.pairing import example_key, label_sample, select, write_examples
 from cotkit.records import Row
 from cotkit.runs import Example, Run, View, pair_view, write_json
 
 if TYPE_CHECKING:
+    from cotkit.pipelines.critics import Watched
     from cotkit.pipelines.self_improve import Loop
 
 SCHEMA_VERSION = 1
@@ -60,12 +62,11 @@ class Cycle:
         return read_json(path)
 
     def _go(self) -> tuple[str, Decision]:
-        rows = self._generate()
-        noise = self.watch.noise(rows, self.number)
-        view = self._select(rows, noise)
+        rows, watched = self._generate()
+        view = self._select(rows, watched.noise)
         examples = view.examples + self._replay(view.examples)
-        self._describe(rows, view, examples, noise)
-        self.alarms += self._data_alarms(rows, examples, noise["sd"] or 0.0)
+        self._describe(rows, view, examples, watched.noise)
+        self.alarms += self._data_alarms(rows, examples, watched)
         if len(view.examples) < self.plan.min_examples:
             why = ", ".join(f"{n} {reason}" for reason, n in view.drops.most_common())
             left = f"{len(view.examples)} examples are left of the {self.plan.min_examples} needed"
@@ -78,23 +79,26 @@ class Cycle:
         training = self._train(data)
         if training["status"] != "ok":
             return "diverged", Decision(False, f"training {training['status']}: {training.get('detail', '')}")
-        decision = self._compare(self.plan.trainer.serve(training))
+        decision = self._compare(training)
         return ("ok" if decision.promoted else "rolled_back"), decision
 
-    def _generate(self) -> list[Row]:
+    def _generate(self) -> tuple[list[Row], Watched]:
+        """The cycle's rows, and what critics say of them when they are asked again."""
         plan, problems, judge = self.plan, self.plan.of_set("train"), self.plan.judge(self.number)
         own = [report for report in self.reports if not report["teacher"]]
         rates = pass_rates(row for report in own for row in self._rows(report))
         count = plan.of_cycle("problems_per_cycle", self.number)
         drawn = draw_problems(problems, rates, count, f"{plan.seed}:{self.number}")
         self.counts["prompts"], self.known["pools"] = len(drawn), pools(problems, rates)
-        model = plan.teacher if self.taught else self.loop.actor(self.champion)
+        model = plan.teacher if self.taught else self.loop.actor(self.loop.manifest(self.champion))
         drafts = plan.teacher_generations if self.taught else plan.num_generations
-        options = {"judge": judge, "judge_all": None if plan.gold else True, "improver": plan.improver}
+        options = {"judge_all": None if plan.gold else True, "improver": plan.improver}
         options |= {"score_threshold": plan.score_threshold if judge else None, "num_generations": drafts}
         options |= {"max_iterations": plan.iterations, "temperature": plan.temperature}
         options |= {"seed": plan.seed + 1000 * self.number, **plan.asking(self.champion is not None)}
-        return self.loop.distil(self.folder / "generate", drawn, model, **options)
+        asks, folder = self.loop.asks, self.folder / "generate"
+        make = functools.partial(asks.rows, folder, drawn, model, judge, **options)
+        return asks.now(functools.partial(self.watch.over, make, self.number))[0]
 
     def _rows(self, report: Mapping[str, Any]) -> list[Row]:
         """The trajectories of an earlier cycle."""
@@ -118,11 +122,13 @@ class Cycle:
                     earlier.append(example)
         return draw_replay(earlier, len(kept), self.plan.replay_fraction, f"{self.plan.seed}:{self.number}")
 
-    def _data_alarms(self, rows: Sequence[Row], examples: Sequence[Example], noise: float) -> list:
-        found = self.watch.critics(rows, self.number, noise)
+    def _data_alarms(
+        self, rows: Sequence[Row], examples: Sequence[Example], watched: Watched
+    ) -> list[analysis.Alarm]:
+        found = self.watch.critics(rows, self.number, watched)
         hacking: dict[str, Any] = {"intervals": {}}
         if self.plan.trainer is None:
-            measures, more = self.watch.selection(rows, self.folder, noise)
+            measures, more = self.watch.selection(rows, watched)
             hacking |= measures
             found += more
             self.seen["holdout"] = hacking["intervals"].get("holdout_critic_gap", {}).get("n", 0)
@@ -137,9 +143,7 @@ class Cycle:
         self, rows: Sequence[Row], view: View, examples: Sequence[Example], noise: Mapping[str, Any]
     ) -> None:
         """What the report says of generation; and the sets must not meet."""
-        assert_apart({e.row.id: e.row.problem for e in examples}, self.plan.held_out())
-        dev, test = ({p.id: p.problem for p in self.plan.of_set(name)} for name in ("dev", "test"))
-        assert_apart(dev, test, ("in dev", "in test"))
+        self.plan.held_apart.assert_apart({e.row.id: e.row.problem for e in examples})
         judgements = [c.judgement for row in rows for c in row.candidates if c.judgement]
         self.counts |= {
             "attempts": sum(len(row.candidates) for row in rows),
@@ -174,6 +178,7 @@ class Cycle:
         begun = folder / "sittings.json"
 
         def train() -> dict[str, Any]:
+            self._check_fit(data, start)
             state.release_local_models()
             write_json(begun, 1 + (read_json(begun) if begun.is_file() else 0))
             made = self.plan.trainer.train(self.method, data, start, folder)
@@ -192,17 +197,30 @@ class Cycle:
         self.known["training"] = known | made
         return made
 
-    def _compare(self, challenger: Any) -> Decision:
+    def _check_fit(self, data: pathlib.Path, start: Mapping[str, Any] | None) -> None:
+        """Too few rows that the training would take are no data, as too few examples are."""
+        if not hasattr(self.plan.trainer, "fitting"):
+            return
+        fits, least = self.plan.trainer.fitting(self.method, data, start), self.plan.min_examples
+        if fits["rows"] < least:
+            why = ", ".join(f"{n} {reason}" for reason, n in fits["drops"].items())
+            raise Refused(f"the training would take {fits['rows']} rows of the {least} needed ({why})")
+
+    def _compare(self, training: Mapping[str, Any]) -> Decision:
         """The challenger on the dev set against the champion and, for collapse, the first one promoted; both
         are the untrained actor in the first training."""
-        alarms, home = analysis.alarms, self.loop.root / "base"
-        now = self.loop.evaluate(self.folder / "dev", "dev", challenger, trained=True)
+        alarms, loop, home = analysis.alarms, self.loop, self.loop.root / "base"
+        manifest = loop.manifest({"cycle": self.number, "training": training})
+        challenger = Actor(manifest, self.folder / "dev", self.folder)
         if self.champion is None:
-            before = self.loop.evaluate(home / "dev", "dev", self.plan.actor, trained=False)
+            base = Actor(None, home / "dev", home)
+            (before, held_before), (now, held_now) = loop.evaluate("dev", [base, challenger])
         else:
-            home = self.loop.root / state.cycle_name(self.champion["cycle"])
+            home = loop.root / state.cycle_name(self.champion["cycle"])
+            ((now, held_now),) = loop.evaluate("dev", [challenger])
             before = Run(home / "dev").records() if now else []
-        held = [self.watch.held_out(before, home), self.watch.held_out(now, self.folder)]
+            (held_before,) = loop.asks.now(functools.partial(self.watch.held_out, before, home))
+        held = (held_before, held_now)
         comparison = analysis.compare(before, now)
         first = self._first_promoted() if self.champion is not None and now else None
         self.alarms += alarms.hacking(before, now, *held) + self._drift(before, first, now)
@@ -227,7 +245,7 @@ class Cycle:
         was none yet)."""
         alarms, first = analysis.alarms, before if first is None else first
         found = alarms.length_drift(before, now) + alarms.collapse(first, now)
-        found += self.watch.flattery(first, now)
+        found += self.loop.asks.now(functools.partial(self.watch.flattery, first, now))[0]
         same = not self.taught and self.plan.asking(trained=False) == self.plan.asking(trained=True)
         return found if self.champion is not None or same else alarms.softened(found)
 
@@ -245,7 +263,7 @@ class Cycle:
 
     def _record(self, status: str, decision: Decision, seconds: float) -> dict[str, Any]:
         names, judge = ("actor", "improver", "teacher", "holdout_critic"), self.plan.judge(self.number)
-        parts = state.seconds_of(self.folder) + (self.known["training"].get("seconds") or 0.0)
+        parts = sum(state.seconds_of(self.folder)) + (self.known["training"].get("seconds") or 0.0)
         return {
             "schema_version": SCHEMA_VERSION,
             "run_id": self.loop.root.name,

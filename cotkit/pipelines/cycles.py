@@ -81,8 +81,8 @@ def spent(folder: pathlib.Path) -> dict[str, Any]:
     dollars; usd None = unknown. guessed_*: what requests of unknown use count for in the budgets."""
     total: dict[str, Any] = {"calls": 0, "requests": 0, "tokens": 0, "usd": None, "unknown_cost": 0}
     total |= {"guessed_tokens": 0, "guessed_usd": 0.0}
-    for path in sorted(folder.rglob("calls.sqlite")):
-        with CallLedger(path) as ledger:
+    for path in sorted(folder.rglob("calls.jsonl")):
+        with CallLedger(path, read_only=True) as ledger:
             sums = ledger.totals()
         refused = sums["failed"].get("rate_limit", 0)
         total["calls"] += sums["calls"]
@@ -96,15 +96,19 @@ def spent(folder: pathlib.Path) -> dict[str, Any]:
     return total
 
 
-def seconds_of(root: pathlib.Path, *below: str) -> float:
-    """How long the runs in these folders took."""
-    reports = [path for name in below or (".",) for path in (root / name).glob("*/report.json")]
-    return sum(read_json(path).get("seconds", 0.0) for path in reports)
+def seconds_of(root: pathlib.Path) -> list[float]:
+    """How long each of the runs in a folder took."""
+    return [read_json(path).get("seconds", 0.0) for path in root.glob("*/report.json")]
 
 
 def release_local_models() -> None:
     """Embedded models take memory that a training needs; the next call to one starts it again."""
     chat.embedded.release_local_models()
+
+
+def is_embedded(model: Any) -> bool:
+    """Whether it runs on this machine, where it needs the memory and the cores for itself."""
+    return any(endpoint.identity == "embedded" for endpoint in getattr(model, "endpoints", ()))
 
 
 _COUNTED_AS = {  # budget: its sums in `spent`
@@ -152,6 +156,17 @@ def pointer(champion: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
+class Actor:
+    """Who is asked on a held-out set: the one trained as `manifest` says, None = the one before training.
+    folder: of its answers; home: of the hold-out critic's scores of them, None = it is not asked."""
+
+    manifest: Mapping[str, Any] | None
+    folder: pathlib.Path
+    home: pathlib.Path | None
+    examples: bool = True
+
+
+@dataclass(frozen=True)
 class Decision:
     promoted: bool
     reason: str
@@ -183,7 +198,13 @@ class Trainer(Protocol):
     returns a manifest, JSON, which is written down; from that alone `serve` makes the actor, also in a later
     session. Its "status" is "ok", or says why there is nothing to serve ("diverged"); where it has them, the
     report shows "rows" (trained on), "drops" {reason: rows left out}, "steps", "loss_first", "loss_last",
-    "seconds" and "warnings". A manifest given back has "folder" too: where the training's folder is now.
+    "seconds" and "warnings". A manifest given back has "folder" too, where the training's folder is now, and
+    "sampling", the temperature and so on of the actor before training, to serve it with.
+
+    Optional: `side_by_side = True` where a model that was served can still be asked when another is; else
+    they are served and asked one after the other. `check(methods)` refuses options that do not fit, before
+    anything is asked. `fitting(method, data, champion)` says how many "rows" of the file a training would
+    take, and its "drops": with fewer than `min_examples` none is begun.
 
     Rows that it does not take are raised as a `cotkit.train.TrainingDataError`, or any exception with a true
     `refuses_data`: the cycle ends as "no_data". Any other exception stops the run as "failed", and the same

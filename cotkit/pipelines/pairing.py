@@ -3,7 +3,8 @@
 Policies are those of `cotkit.runs.views`, and `gold_vs_model` (SPIN, arXiv 2401.01335): chosen is the worked
 solution that came with the problem, rejected the model's own wrong trace. Filters say what may not be trained
 towards beyond what a view leaves out. They look at the chosen side alone, for a rejected trace may be as bad
-as it is; and two traces that no program told apart make a pair only when their scores differ by at least
+as it is; but where a program can check the problem, what it could not decide is on neither side, whatever
+critics say of it. Two traces that no program told apart make a pair only when their scores differ by at least
 twice the judge's measured noise.
 """
 
@@ -17,6 +18,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
+from cotkit import analysis
 from cotkit.records import Candidate, Row, Verdict
 from cotkit.runs import Example, ExportReport, View, export_rows, label_view, pair_view, sft_view
 
@@ -56,12 +58,15 @@ class Filters:
     def describe(self) -> dict[str, object]:
         return asdict(self)
 
-    def fault(self, example: Example, noise: float = 0.0) -> str | None:
+    def fault(self, example: Example, noise: float = 0.0, checked: bool = False) -> str | None:
         """Why this example is not trained on; None = it is. `noise`: standard deviation of the judge's
-        scores on one trace, on 0..1."""
+        scores on one trace, on 0..1; `checked`: a program decides answers to this problem."""
+        chosen, rejected = example.candidate, example.rejected
+        sides = [chosen] if rejected is None else [chosen, rejected]
+        if checked and any(side.verdict.correct is None for side in sides):
+            return "undecided"
         if example.label is False:  # KTO's bad answers
             return None
-        chosen, rejected = example.candidate, example.rejected
         length = len(chosen.trace)
         faults = {
             "below_threshold": not chosen.accepted,
@@ -119,9 +124,10 @@ def select(
         view = pair_view(rows, policy, max_pairs_per_problem=_ALL_PAIRS, **boxed)
         view.policy = GOLD if gold else view.policy
     kept, seen, per_problem = [], set(), Counter()
+    checked = analysis.drafts.checks(rows)
     for example in view.examples:
         key, id = example_key(example), example.row.id
-        reason = filters.fault(example, noise) or ("duplicate" if key in seen else None)
+        reason = filters.fault(example, noise, checked(example.row)) or ("duplicate" if key in seen else None)
         if reason is None and cap is not None and per_problem[id] >= cap:
             reason = "over_cap"
         if reason:

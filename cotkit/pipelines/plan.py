@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 import warnings
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from cotkit import analysis
 from cotkit.pipelines.critics import PROMPT_POOL, RULES, make_panel, with_task
-from cotkit.pipelines.curriculum import assert_apart, split_problems
+from cotkit.pipelines.curriculum import Sets, split_problems
 from cotkit.pipelines.estimate import estimate
 from cotkit.pipelines.pairing import GOLD, METHODS, Filters
 from cotkit.pipelines.progress import Show, check_show
@@ -85,6 +86,7 @@ class Plan:
         self.sets = split_problems(self.problems, self.dev, self.test, self.held_out_types, self.seed)
         if self.min_examples is None:
             self.min_examples = min(LEAST_EXAMPLES, len(self.of_set("train"))) if self.trainer else 1
+        self._check_seeds()
         self._check_dev()
         self._check_drafts()
         for wording in range(min(self.cycles, len(PROMPT_POOL))):
@@ -110,9 +112,19 @@ class Plan:
             raise ValueError("task: each prompt must be a text; or give problems= with references")
         return description, [Problem(id=f"prompt-{i}", problem=p) for i, p in enumerate(prompts, 1)]
 
+    @property
+    def budgets(self) -> dict[str, int | float | None]:
+        return {name: getattr(self, name) for name in ("budget_usd", "budget_calls", "budget_tokens")}
+
     def held_out(self) -> dict[str, str]:
         """{id: text} of the problems that nobody may learn from."""
         return {p.id: p.problem for p in self.problems if self.sets[p.id] != "train"}
+
+    @functools.cached_property
+    def held_apart(self) -> Sets:
+        """The same, to hold against what is learnt from; dev and test themselves do not meet."""
+        names = ("dev", "test")
+        return Sets({f"held out for {n}": {p.id: p.problem for p in self.of_set(n)} for n in names})
 
     def _check_examples(self) -> None:
         """The worked examples hold no problem of dev or test."""
@@ -125,7 +137,8 @@ class Plan:
         unit = "line" if isinstance(given, str) else "item"
         named = {f"few_shot_examples, {unit} {i}": text for i, text in enumerate(shown, 1)}
         try:
-            assert_apart(named, self.held_out())
+            if given:
+                self.held_apart.assert_apart(named, "shown to the actor")
         except AssertionError as error:
             raise ValueError(f"{error}: give another example") from None
         for id, problem in self.held_out().items():
@@ -143,8 +156,7 @@ class Plan:
                     raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
         if self.seed is not None and (isinstance(self.seed, bool) or not isinstance(self.seed, int)):
             raise TypeError(f"seed must be a whole number, got {self.seed!r}")
-        for name in ("budget_usd", "budget_calls", "budget_tokens"):
-            limit = getattr(self, name)
+        for name, limit in self.budgets.items():
             number = isinstance(limit, (int, float)) and not isinstance(limit, bool)
             if limit is not None and not (number and limit >= 0):
                 raise ValueError(f"{name} must be a number of at least 0, got {limit!r}")
@@ -194,6 +206,17 @@ class Plan:
             )
         if few := self._few_dev():
             warnings.warn(few, stacklevel=5)  # at the caller of `self_improve`
+
+    def _check_seeds(self) -> None:
+        """One seed is that of all samples; a role's own other one would not count."""
+        for name in ("teacher", "improver"):
+            model = getattr(self, name)
+            own = model and model.endpoints[0].options.seed
+            if own is not None and own != self.seed:
+                raise ValueError(
+                    f"{name} has seed={own} of its own, which would not be used: actor, teacher and improver "
+                    f"sample by one seed, here {self.seed}. Leave it out there, or give seed={own} for all"
+                )
 
     def _check_drafts(self) -> None:
         """Several drafts of a problem are to differ."""

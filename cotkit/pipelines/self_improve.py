@@ -13,7 +13,8 @@ One cycle (after STaR, arXiv 2203.14465, ReST-EM, 2312.06585, and Self-Rewarding
               is red; else rolled back
 
 After the last cycle the test set is touched once, and the final claim comes from it alone. Where the state
-lives, and what an interruption leaves, is said in cycles.py; a cycle is in cycle.py, the options in plan.py.
+lives, and what an interruption leaves, is said in cycles.py; a cycle is in cycle.py, the options in plan.py,
+what is asked at the same time in asks.py.
 """
 
 from __future__ import annotations
@@ -23,20 +24,18 @@ import inspect
 import json
 import pathlib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from cotkit import analysis
-from cotkit.chat import BudgetExceeded
 from cotkit.pipelines import cycles as state
-from cotkit.pipelines.critics import Watch, ask_again
+from cotkit.pipelines.asks import Asks
+from cotkit.pipelines.critics import Scores, Watch, first_traces
 from cotkit.pipelines.curriculum import family
 from cotkit.pipelines.cycle import SCHEMA_VERSION, Cycle
-from cotkit.pipelines.cycles import OVER, SelfImprovement, champion_of, once, pointer, read_json
-from cotkit.pipelines.distill import distill
+from cotkit.pipelines.cycles import OVER, Actor, SelfImprovement, champion_of, once, pointer, read_json
 from cotkit.pipelines.plan import Plan
-from cotkit.problems import Problem
 from cotkit.records import Row
 from cotkit.runs import Run, RunFolder, dump_json, folder_name, write_json
 
@@ -67,14 +66,16 @@ def self_improve(*args: Any, **options: Any) -> SelfImprovement:
         all_accepted, best, first_correct) or pairs (dpo, dpo_sft: correct_vs_wrong, best_vs_worst,
         first_vs_last, length_controlled, gold_vs_model), or one of each; max_per_problem of each, over all
         cycles. `filters`: a `Filters`.
-    min_examples: with fewer, nothing is trained (status "no_data"); None = 8, or all problems where there are
-        fewer; 1 without a trainer.
+    min_examples: with fewer, or fewer rows that the training would take, nothing is trained (status
+        "no_data"); None = 8, or all problems where there are fewer; 1 without a trainer.
     replay_fraction: share of the training data from earlier cycles; 1 = all of it, accumulated.
     dev, test: problems (or shares) held out by problem and near duplicate; with a trainer dev holds at least
         2, and 20 for any promotion. held_out_types: types that are only tested. dev_generations: traces a dev
         problem; more than one show pass@k.
     temperature, max_tokens: of actor, teacher and improver; None = each model's own. A trained actor has what
-        `trainer.serve` gives it. seed: of all draws and samples; None = the actor's own, else 0.
+        `trainer.serve` gives it: EmbeddedTrainer the untrained actor's, where its `chat` says nothing else.
+    seed: of all draws and samples; None = the actor's own, else 0. Another one that teacher or improver has
+        of its own is refused.
     run, resume, show, budget_usd, budget_calls, budget_tokens: as for `distill`, over the whole run.
 
     Raises ValueError or TypeError for wrong options before anything is asked. What goes wrong later stands in
@@ -98,15 +99,15 @@ class Loop:
 
     def __init__(self, plan: Plan):
         self.plan, self.config = plan, plan.describe()
-        self.budgets = {name: getattr(plan, name) for name in ("budget_usd", "budget_calls", "budget_tokens")}
 
     def run(self) -> SelfImprovement:
         plan = self.plan
         name = plan.run if plan.run is not None else folder_name("self-improve", self.config)
-        runtime = {"cycles": plan.cycles, **self.budgets}
+        runtime = {"cycles": plan.cycles, **plan.budgets}
         with RunFolder(name, self.config, runtime=runtime, resume=plan.resume) as folder:
             self.root = folder.path
-            self.watch = Watch(plan, self.root, self.ask)
+            self.asks = Asks(plan, self.root)
+            self.watch = Watch(plan, self.root, self.asks)
             once(self.root / "sets.json", lambda: plan.sets)
             cycles = max(plan.cycles, state.finished(self.root))
             reports: list[dict[str, Any]] = []
@@ -120,7 +121,7 @@ class Loop:
             if stopped is None:
                 test, stopped = self._attempt(self._test, reports)
             state.release_local_models()  # all but the champion's, which is served next
-            champion, unserved = self._attempt(self.actor, champion_of(reports))
+            champion, unserved = self._attempt(self.actor, self.manifest(champion_of(reports)))
             self._write_report(reports, stopped, test, unserved, folder.seconds)
             result = SelfImprovement(self.root)
             result.champion = champion
@@ -133,41 +134,60 @@ class Loop:
         except Exception as error:  # noqa: BLE001 - it stands in the report, and nothing paid is lost
             return None, state.why(error, self.root)
 
-    def actor(self, champion: Mapping[str, Any] | None) -> Any:
-        return self.plan.trainer.serve(self.manifest(champion)) if champion else self.plan.actor
+    def manifest(self, report: Mapping[str, Any] | None) -> dict[str, Any] | None:
+        """Of the training of a cycle, as its trainer is given it back; None = of no training."""
+        if report is None:
+            return None
+        folder = self.root / state.cycle_name(report["cycle"]) / "train"
+        sampling = {n: v for n, v in self.plan.actor.endpoints[0].options.sampling.items() if n != "seed"}
+        return {**report["training"], "folder": str(folder), "sampling": sampling}
 
-    def manifest(self, report: Mapping[str, Any]) -> dict[str, Any]:
-        """Of the training of a cycle, with its folder as it is now."""
-        return {**report["training"], "folder": str(self.root / state.cycle_name(report["cycle"]) / "train")}
+    def actor(self, manifest: Mapping[str, Any] | None) -> Any:
+        return self.plan.trainer.serve(manifest) if manifest else self.plan.actor
 
-    def distil(
-        self, folder: pathlib.Path, problems: list[Problem], model: Any, again: bool = False, **options: Any
-    ) -> list[Row]:
-        """A run folder of `distill`, whole; an error when it cannot be finished now. `again`: asks what an
-        endpoint failed once more."""
-        if again or not (folder / "report.json").is_file() or not Run(folder).report["complete"]:
-            options |= state.budgets_left(self.root, folder, self.budgets)
-            options |= {"verifier": self.plan.verifier} if self.plan.verifier else {}
-            options |= {"show": self.plan.show, "max_tokens": self.plan.max_tokens}
-            run = distill(problems, model, run=folder, **options)
-            if not run.report["complete"]:
-                why = run.report["stopped"] or "not every problem was finished"
-                raise (BudgetExceeded if why.startswith("budget_") else RuntimeError)(why)
-        return Run(folder).records()
+    def evaluate(self, which: str, actors: Sequence[Actor]) -> list[tuple[list[Row], Scores]]:
+        """What each did on a held-out set: verified and scored rows, and the hold-out critic's scores."""
+        if not self.plan.of_set(which):
+            return [([], None)] * len(actors)
+        found, turns = {}, self._turns(actors)
+        for number, turn in enumerate(turns, 1):
+            models = {id(actor.manifest): self.actor(actor.manifest) for actor in turn}
+            asked = [functools.partial(self._evaluated, which, a, models[id(a.manifest)]) for a in turn]
+            found |= zip((actor.folder for actor in turn), self.asks.now(*asked), strict=True)
+            if number < len(turns) and any(map(state.is_embedded, models.values())):
+                state.release_local_models()
+        return [found[actor.folder] for actor in actors]
 
-    def evaluate(self, folder: pathlib.Path, which: str, model: Any, **asking: Any) -> list[Row]:
-        """Drafts of a held-out set, verified and scored; greedy when there is one a problem."""
+    def _turns(self, actors: Sequence[Actor]) -> list[list[Actor]]:
+        """Who is asked at the same time, turn by turn. One alone at a time is asked of those on this machine,
+        and of those that a trainer serves unless it says that they may be asked side by side."""
+        free: list[Actor] = []
+        alone: dict[int, list[Actor]] = {}
+        for actor in actors:
+            if actor.manifest is None:
+                among = not state.is_embedded(self.plan.actor)
+            else:
+                among = getattr(self.plan.trainer, "side_by_side", False)
+            (free if among else alone.setdefault(id(actor.manifest), [])).append(actor)
+        first, *others = list(alone.values()) or [[]]
+        return [free + first, *others]
+
+    async def _evaluated(self, which: str, actor: Actor, model: Any) -> tuple[list[Row], Scores]:
+        """Drafts of a held-out set; greedy when there is one a problem."""
         plan, judge, problems = self.plan, self.plan.dev_judge(), self.plan.of_set(which)
-        if not problems:
-            return []
-        options = {"judge": judge, "judge_all": judge is not None, "score_threshold": None}
+        options = {"judge_all": judge is not None, "score_threshold": None}
         options |= {"unchecked": "keep", "num_generations": plan.dev_generations, "max_iterations": 0}
         options |= {"temperature": 0.0 if plan.dev_generations == 1 else plan.temperature, "seed": plan.seed}
-        ask = functools.partial(self.distil, folder, problems, model, **options, **plan.asking(**asking))
-        return self._as_whole_as_can_be(ask, folder, [p.id for p in problems])
+        options |= plan.asking(actor.manifest is not None, actor.examples)
+        async with self.watch.holding_out(actor.home) as critic:
+            if critic:
+                options["after"] = lambda row: critic.ahead(first_traces([row]))
+            ask = functools.partial(self.asks.rows, actor.folder, problems, model, judge, **options)
+            rows = await self._as_whole_as_can_be(ask, actor.folder, [p.id for p in problems])
+            return rows, await self.watch.held_out(rows, actor.home, critic)
 
-    def _as_whole_as_can_be(
-        self, ask: Callable[..., list[Row]], folder: pathlib.Path, ids: Sequence[str]
+    async def _as_whole_as_can_be(
+        self, ask: Callable[..., Awaitable[list[Row]]], folder: pathlib.Path, ids: Sequence[str]
     ) -> list[Row]:
         """The rows that `ask` gives. What an endpoint failed is asked once more at once, and by the next call
         (a judge's failure once, where scores decide); where much is without an answer the run stops once for
@@ -175,12 +195,12 @@ class Loop:
         marker, down, again = folder / "asked-again.json", None, False
         calls = read_json(marker)["calls"] if marker.is_file() else 0
         try:
-            rows = ask() if calls < 2 else Run(folder).records()
+            rows = await ask() if calls < 2 else Run(folder).records()
             failed = [row for row in rows if analysis.drafts.is_failed(row)]
             unscored = bool(failed) and not self.plan.gold and not calls
             if again := calls < 2 and (unscored or not all(row.candidates for row in failed)):
                 write_json(marker, {"calls": calls + 1, "problems": [row.id for row in failed]})
-                rows = ask(again=True)
+                rows = await ask(again=True)
         except RuntimeError as error:  # the endpoint is left alone after many faults in a row
             down, rows = error, Run(folder).records() if (folder / "config.json").is_file() else []
         answered = {row.id for row in rows if row.candidates or not analysis.drafts.is_failed(row)}
@@ -197,35 +217,38 @@ class Loop:
             write_json(marker, {"calls": calls + 1, "problems": left})
         return rows
 
-    def ask(self, judge: Any, items: Sequence[tuple[Problem, str]], folder: pathlib.Path) -> list:
-        return ask_again(judge, items, folder, **state.budgets_left(self.root, folder, self.budgets))
-
     def _test(self, reports: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
         """The final claim: the test set is touched here alone, by the actor as it was, as the first cycle
         that held left it, and as it has become; not at all when no cycle held."""
         plan, promoted = self.plan, [r for r in reports if r["decision"]["promoted"]]
         if not promoted or not plan.of_set("test"):
             return None
-        actors = {"base": (plan.actor, {"trained": False})}
-        if plan.few_shot_examples:
-            actors["base zero-shot"] = (plan.actor, {"trained": False, "examples": False})
-        for report in (promoted[0], promoted[-1]):
-            actors[f"cycle {report['cycle']}"] = (self.actor(report), {"trained": True})
         home, last = self.root / "test", f"cycle {promoted[-1]['cycle']}"
-        folders = {name: home / name.replace(" ", "-") for name in actors}
-        earlier = sorted(path.name for path in set(home.glob("cycle-*")) - set(folders.values()))
-        rows = {n: self.evaluate(folders[n], "test", model, **how) for n, (model, how) in actors.items()}
+
+        def asked(name: str, manifest: Any = None, examples: bool = True) -> Actor:
+            folder = home / name.replace(" ", "-")
+            return Actor(manifest, folder, folder if name in ("base", last) else None, examples)
+
+        actors = {"base": asked("base")}
+        if plan.few_shot_examples:
+            actors["base zero-shot"] = asked("base zero-shot", examples=False)
+        for report in promoted[:1] + promoted[1:][-1:]:
+            name = f"cycle {report['cycle']}"
+            actors[name] = asked(name, self.manifest(report))
+        earlier = set(home.glob("cycle-*")) - {actor.folder for actor in actors.values()}
+        found = dict(zip(actors, self.evaluate("test", list(actors.values())), strict=True))
+        rows, held = ({name: one[part] for name, one in found.items()} for part in (0, 1))
         compared = {
-            f"{last} against {name}": asdict(analysis.compare(found, rows[last]))
-            | {"parts": analysis.gain_parts(found, rows[last])}
-            for name, found in rows.items()
+            f"{last} against {name}": asdict(analysis.compare(those, rows[last]))
+            | {"parts": analysis.gain_parts(those, rows[last])}
+            for name, those in rows.items()
             if name != last
         }
-        measured = {name: analysis.dev_measures(found) for name, found in rows.items()}
-        known = {"n": len(plan.of_set("test")), "champion": last, "earlier_looks": earlier}
-        held = [self.watch.held_out(rows[name], folders[name]) for name in ("base", last)]
+        measured = {name: analysis.dev_measures(those) for name, those in rows.items()}
+        known = {"n": len(plan.of_set("test")), "champion": last}
+        known["earlier_looks"] = sorted(path.name for path in earlier)
         if plan.holdout_critic:
-            beside = analysis.compare_held_out(rows["base"], rows[last], *held)
+            beside = analysis.compare_held_out(rows["base"], rows[last], held["base"], held[last])
             known["holdout"] = {f"{last} against base": asdict(beside)}
         return {**known, "actors": measured, "comparisons": compared}
 
@@ -238,7 +261,8 @@ class Loop:
         seconds: float,
     ) -> None:
         counts = [report["counts"] for report in reports]
-        parts = sum(r["seconds"] for r in reports) + state.seconds_of(self.root, "test")
+        tested = max(state.seconds_of(self.root / "test"), default=0.0)  # at the same time
+        parts = sum(r["seconds"] for r in reports) + tested
         notes = [f"The champion cannot be served now: {unserved}"] if unserved else []
         report = {
             "schema_version": SCHEMA_VERSION,

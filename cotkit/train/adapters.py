@@ -208,7 +208,7 @@ def merge(adapter: str | os.PathLike[str], output: str | os.PathLike[str]) -> pa
         if (output / _MERGED).is_file() and json.loads((output / _MERGED).read_bytes()) == made_of:
             return output
         raise ValueError(f"{output} holds something else already: use another output, or remove it")
-    with whole(output) as part:
+    with whole(output, folder=True) as part:
         load(base, trainable=False).save_pretrained(part)
         transformers.AutoTokenizer.from_pretrained(base.folder).save_pretrained(part)
         write_json(part / _MERGED, made_of)

@@ -109,7 +109,7 @@ def transformers_folder(name: str) -> pathlib.Path:
         place.parent.mkdir(parents=True, exist_ok=True)
         with filelock.FileLock(place.with_name(f"{place.name}.lock")):
             if not _is_model(place):  # else another process was first
-                with whole(place) as part:
+                with whole(place, folder=True) as part:
                     from_gguf(gguf, part)
     return place
 

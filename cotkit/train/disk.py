@@ -4,34 +4,64 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import glob
 import os
 import pathlib
 import shutil
 from collections.abc import Iterator
 
+from cotkit.whole import whole_file
+
 _NO_ROOM = ("No space left", "StorageFull", "PytorchStreamWriter", "unexpected pos")  # the last two: torch
 
 
 @contextlib.contextmanager
-def whole(place: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Where to write a file or a folder, which takes the place of `place` at the end.
+def whole(place: pathlib.Path, folder: bool = False) -> Iterator[pathlib.Path]:
+    """Where to write a file, or a `folder`, which takes the place of `place` at the end, forced to disk.
 
     What a killed call left half-written there is removed first, so that the same call can be made again. A
     full disk is an OSError, whatever the writer raises.
     """
+    for left in place.parent.glob(f".{glob.escape(place.name)}.*.tmp"):
+        remove(left)
+    try:
+        with (_whole_folder if folder else whole_file)(place) as part:
+            yield part
+    except Exception as error:
+        if is_disk_full(error) and not isinstance(error, OSError):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(place)) from error
+        raise
+
+
+@contextlib.contextmanager
+def _whole_folder(place: pathlib.Path) -> Iterator[pathlib.Path]:
     part = place.with_name(f"{place.name}.part")
     part.parent.mkdir(parents=True, exist_ok=True)
     remove(part)
     try:
         yield part
-        if part.is_dir():
-            remove(place)  # no folder is renamed onto one that holds something
+        for path in [*part.rglob("*"), part]:
+            _force(path)
+        remove(place)  # no folder is renamed onto one that holds something
         os.replace(part, place)
-    except Exception as error:
+        _force(place.parent)
+    except Exception:
         remove(part)
-        if is_disk_full(error) and not isinstance(error, OSError):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(place)) from error
         raise
+
+
+def _force(path: pathlib.Path) -> None:
+    """To disk: a file, or which files a folder has, where the system does not do that itself."""
+    if not path.is_dir():
+        with open(path, "rb+") as file:
+            os.fsync(file.fileno())
+        return
+    with contextlib.suppress(OSError):
+        entries = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(entries)
+        finally:
+            os.close(entries)
 
 
 def remove(place: pathlib.Path) -> None:

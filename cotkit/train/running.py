@@ -39,6 +39,7 @@ _LEAST = {"batch_size": 1, "max_length": 2, "save_steps": 1, "num_generations": 
 _LEAST |= {"seed": 0, "max_steps": 1, "early_stopping": 1}  # of whole numbers; the other options are above 0
 _NUMBERS = (*_LEAST, "epochs", "learning_rate", "beta")
 _MAY_BE_NONE = ("max_steps", "early_stopping", "learning_rate")
+MAX_LENGTH = 1024
 _NO_RESULT = dict.fromkeys(("adapter", "model", "sha256")) | {"trained": False}
 _STATE_OF_TRAINING = ("optimizer.pt", "scheduler.pt", "rng_state*", "trainer_state.json", "training_args.bin")
 
@@ -55,7 +56,7 @@ def train(
     batch_size: int = 8,
     learning_rate: float | None = None,
     lora: LoraOptions | dict[str, Any] | bool | None = True,
-    max_length: int = 1024,
+    max_length: int = MAX_LENGTH,
     beta: float = 0.1,
     seed: int = 0,
     resume: bool = True,
@@ -137,6 +138,14 @@ def train(
             say(f"{result} is not what was trained there: it is trained again")
         before = None
     return _run(folder, config, base, (rows, eval_rows), reward, device, say, before)
+
+
+def fitting(method: str, data: Rows, base_model: Any, max_length: int = MAX_LENGTH) -> dict[str, Any]:
+    """How many "rows" of `data` a training would take, and its "drops"; raises as `train` does."""
+    (transformers,) = loaded("transformers")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(find_base(base_model).folder)
+    rows = fit_to(read_rows(data, method), tokenizer, max_length)
+    return {"rows": len(rows.rows), "drops": rows.drops}
 
 
 def check_options(method: str, options: dict[str, Any]) -> None:
@@ -292,7 +301,7 @@ def _state_at_the_end(checkpoint: pathlib.Path | None):
 
 def _saved(source, state, place: pathlib.Path) -> dict[str, Any]:
     """Writes the result, whole or not at all: from the trainer, or from a checkpoint after the last step."""
-    with whole(place) as part:
+    with whole(place, folder=True) as part:
         if isinstance(source, pathlib.Path):
             best = source.with_name(pathlib.Path(state.best_model_checkpoint or source).name)
             shutil.copytree(best, part, ignore=shutil.ignore_patterns(*_STATE_OF_TRAINING))

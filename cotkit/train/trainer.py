@@ -77,11 +77,9 @@ class _Trainer:
         RuntimeError when disk or memory do not suffice, FileNotFoundError when the champion is gone."""
         from cotkit.train.running import train
 
-        options, start = self.options_of(method, champion is None), self.base
-        if champion:
-            start = _there(champion, "adapter" if champion.get("adapter") else "model")
-            if champion.get("adapter"):  # it keeps its shape
-                options.pop("lora", None)
+        options, start = self.options_of(method, champion is None), self._start(champion)
+        if champion and champion.get("adapter"):  # it keeps its shape
+            options.pop("lora", None)
         result = train(method, data, start, output, **options)
         if result.status in ("disk_full", "out_of_memory"):
             raise RuntimeError(f"training stopped, {result.status.replace('_', ' ')}: {result.detail}")
@@ -97,6 +95,17 @@ class _Trainer:
             trained = result.adapter or result.model
             known |= {kind: str(trained), "served": str(self._made(trained)), "served_as": self._served_as}
         return known
+
+    def fitting(self, method: str, data: pathlib.Path, champion: Mapping[str, Any] | None) -> dict[str, Any]:
+        """How many "rows" of the file the training would take, and its "drops"; raises as `train` does."""
+        from cotkit.train.running import MAX_LENGTH, fitting
+
+        longest = self.options_of(method, champion is None).get("max_length", MAX_LENGTH)
+        return fitting(method, data, self._start(champion), longest)
+
+    def _start(self, champion: Mapping[str, Any] | None) -> Any:
+        """Where a training starts from."""
+        return _there(champion, "adapter" if champion.get("adapter") else "model") if champion else self.base
 
     def _served(self, manifest: Mapping[str, Any]) -> pathlib.Path:
         """What is served, made again where it is gone and what was trained is not."""
@@ -115,7 +124,7 @@ class EmbeddedTrainer(_Trainer):
     go over `options`, but its learning_rate is one for sft. by_method {method: options} goes over both. So a
     first training by dpo has the rate of by_method["dpo"], else of `options`, else TRL's of dpo. lora: all
     trainings go on with the first one's adapter, shaped by options["lora"]; None = each trains every weight.
-    chat: options of `local_model`.
+    chat: options of `local_model`; what it does not say of sampling is as the untrained actor has it.
 
     Raises ValueError or TypeError for wrong options, ImportError without the extra.
     """
@@ -151,7 +160,8 @@ class EmbeddedTrainer(_Trainer):
         from cotkit.chat import local_model
 
         served_as = manifest.get("served_as", "adapter")
-        return local_model(self.base, **{served_as: self._served(manifest)}, **self.chat)
+        chat = {**manifest.get("sampling", {}), **self.chat}
+        return local_model(self.base, **{served_as: self._served(manifest)}, **chat)
 
 
 @dataclass
@@ -161,11 +171,12 @@ class FolderTrainer(_Trainer):
 
     base: a Hugging Face model folder, or the name of one in the Hugging Face cache. server: called with the
     folder of a trained model and a name that no other training has; it starts or reloads your server with the
-    folder under that name and gives the ChatModel that asks it. options, first, by_method: as of
-    `EmbeddedTrainer`.
+    folder under that name and gives the ChatModel that asks it. side_by_side: a model that it served can
+    still be asked when it has served another. options, first, by_method: as of `EmbeddedTrainer`.
     """
 
     server: Callable[[pathlib.Path, str], ChatModel] | None = None
+    side_by_side: bool = False
     _served_as: ClassVar[str] = "folder"
 
     def __post_init__(self) -> None:

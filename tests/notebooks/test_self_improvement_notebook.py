@@ -161,7 +161,8 @@ def test_without_flags_the_files_own_cycles_and_iterations_count(article):
 def test_a_parameter_goes_over_the_file(article):
     file = ARTICLE.replace("  num_cycles: 2", "  num_cycles: 1\n  num_generations: 2\n  aggregate: min")
     words = ["-p", "num_generations=3", "-p", "temperature=0.4", "-p", "methods=[sft]", "--iterations", "0"]
-    report, config, _ = article(*words, file=file)
+    report, config, _ = article(*words, "-p", "dev_generations=2", file=file)
+    assert config["dev_generations"] == 2
     assert (config["num_generations"], config["iterations"], config["aggregate"]) == (3, 0, "min")
     assert report["cycles"][0]["method"] == "sft" and len(report["cycles"]) == 1
     actor = [r.body["temperature"] for r in article.server.log if r.body["model"] == "gpt-4o-mini"]

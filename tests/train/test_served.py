@@ -15,11 +15,24 @@ QUESTION = "What is 7 + 5?"
 ASK = {"temperature": 0, "max_tokens": 1, "logprobs": 10}
 
 
+@pytest.fixture(scope="module")
+def converted(tmp_path_factory):
+    """(weights, their Hugging Face folder, made here once)."""
+    gguf = weights.path("smollm2-135m", say=lambda line: None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COTKIT_MODELS", str(gguf))
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("converted")))
+        return gguf, transformers_folder("smollm2-135m")
+
+
 @pytest.fixture
-def smollm2(tmp_path, monkeypatch):
-    """Its Hugging Face folder, out of the user's own cache; servers belong to this test alone."""
-    folder = transformers_folder("smollm2-135m")
-    monkeypatch.setenv("COTKIT_MODELS", str(weights.path("smollm2-135m", say=lambda line: None)))
+def smollm2(converted, tmp_path, monkeypatch):
+    """Its Hugging Face folder; cache and servers belong to this test alone."""
+    gguf, folder = converted
+    cached = tmp_path / "cache/cotkit/transformers" / folder.name
+    cached.parent.mkdir(parents=True)
+    cached.symlink_to(folder)
+    monkeypatch.setenv("COTKIT_MODELS", str(gguf))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv(embedded.KEY_VARIABLE, "")
     yield folder
