@@ -3,7 +3,7 @@
 A journal with one line a request that ended: who was asked, in which role, how it ended (`kind`, null =
 answered), its tokens and cost (null = unknown), and, under the key of what was asked, the completions it
 brought, which makes the file the response cache too. Answers that were of no use are taken back by a line
-`{"forgotten": key, "role": ...}`, the key null where nothing was stored.
+`{"forgotten": key, "of": where the line starts, "role": ...}`, the key null where nothing was stored.
 
 Nobody is given an answer before its line is written, so a killed process loses none that it used. `sync()`,
 which a run calls every few seconds, makes them survive a power cut too. In memory are the sums, and where the
@@ -108,8 +108,8 @@ class CallLedger:
             tally = self._tallies.setdefault(line["role"], Tally())
             if "forgotten" in line:
                 tally.take_back("parse")
-                if line["forgotten"] and (key := _key(line["forgotten"])) in self._lines:
-                    del self._lines[key]
+                if line["forgotten"] and self._lines.get(key := _key(line["forgotten"])) == line["of"]:
+                    del self._lines[key]  # else it was said of another ledger's line
                 return
             guess = Amount(0, line.get("guessed_tokens", 0), line.get("guessed_usd", 0.0))
             tally.add(line["kind"], line["prompt_tokens"], line["completion_tokens"], line["cost_usd"], guess)
@@ -153,7 +153,7 @@ class CallLedger:
         for key in keys:
             if (found := self._find(key)) is not None:
                 forgotten = None if key in self._not_stored else key.hex()
-                line = {"forgotten": forgotten, "role": found[0]["role"]}
+                line = {"forgotten": forgotten, "of": self._lines[key], "role": found[0]["role"]}
                 self._take_in(line, (), self._write(line, {}))
 
     # The ledger.

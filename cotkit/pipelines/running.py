@@ -224,17 +224,19 @@ class Work:
         tasks = [asyncio.create_task(self._report_now_and_then())]
         tasks.append(asyncio.create_task(self._sync_now_and_then()))
         try:
-            async with asyncio.timeout(self.time_limit):
-                beside = asyncio.create_task(self._guarded(self._beside()))
-                tasks.append(beside)
-                await aio.pool(self._todo(), self._one, self._tasks)
-                await beside
+            try:
+                async with asyncio.timeout(self.time_limit) as limit:
+                    beside = asyncio.create_task(self._guarded(self._beside()))
+                    tasks.append(beside)
+                    await aio.pool(self._todo(), self._one, self._tasks)
+                    await beside
+            except TimeoutError:
+                if not limit.expired():  # a disk's or a system's own
+                    raise
+                self.progress.stop(f"the time limit of {self.time_limit:g} s was reached")
             stopped = self.progress.stopping
             if self._error is not None:
                 raise self._error
-        except TimeoutError:
-            stopped = f"the time limit of {self.time_limit:g} s was reached"
-            self.progress.stop(stopped)
         except asyncio.CancelledError:
             stopped = "interrupted"
             raise
@@ -249,14 +251,15 @@ class Work:
             for index, problem in enumerate(self.problems):
                 if self.over:
                     return
-                if problem.id not in self.folder.done:
-                    yield index, problem
+                yield index, problem
         except (OSError, ValueError) as error:  # their file has changed: what is in flight is finished
             self._error = error
             self.progress.stop(str(error))
 
     async def _one(self, item: tuple[int, Problem]) -> None:
         index, problem = item
+        if problem.id in self.folder.done:
+            return
         await self._take_off()
         if not self.over and (row := await self._row(index, problem)) is not None:
             self.folder.append(row)

@@ -27,6 +27,7 @@ try:
 except ImportError:  # Windows: one process a file, as a run's own lock sees to
     fcntl = None
 
+BLOCK = 1 << 16
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -113,6 +114,17 @@ def whole_lines(file: BinaryIO) -> Iterator[tuple[dict[str, Any], int]]:
         yield record, end
 
 
+def _after_last_newline(file: BinaryIO, low: int, high: int) -> int:
+    """Where the last whole line between two offsets ends; `low` = there is none."""
+    while high > low:
+        start = max(low, high - BLOCK)
+        file.seek(start)
+        if (at := file.read(high - start).rfind(b"\n")) >= 0:
+            return start + at + 1
+        high = start
+    return low
+
+
 class _Alone:
     """`with`: no other process writes to the file meanwhile."""
 
@@ -173,12 +185,13 @@ class Journal:
     def _whole_end(self) -> int:
         """The end of the file; what another process left torn is cut off."""
         size = self._size()
-        if size > self._end:
-            with open(self.path, "rb") as file:
-                file.seek(self._end)
-                size = self._end + file.read().rfind(b"\n") + 1
-            os.ftruncate(self._file.fileno(), size)
-        return size
+        if size == self._end:
+            return size
+        with open(self.path, "rb") as file:
+            end = _after_last_newline(file, self._end if size > self._end else 0, size)
+        if end < size:
+            os.ftruncate(self._file.fileno(), end)
+        return end
 
     def _size(self) -> int:
         return os.fstat(self._file.fileno()).st_size

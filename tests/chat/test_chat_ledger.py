@@ -444,6 +444,15 @@ def test_a_file_that_others_changed_while_it_was_in_use_is_said(path, change):
             ledger.find([key_of(2)], "judge")
 
 
+def test_what_one_ledger_forgets_takes_no_answer_from_another_on_the_same_file(path):
+    with CallLedger(path) as first, CallLedger(path) as second:
+        fill(first, 1)
+        fill(second, 1)
+        second.forget([key_of(0)])
+    with CallLedger(path) as ledger:
+        assert ledger.find([key_of(0)], "judge") and ledger.totals()["failed"] == {"parse": 1}
+
+
 def test_a_bad_answer_to_a_call_that_is_asked_again_takes_nothing_away(path):
     with CallLedger(path) as ledger:
         fill(ledger, 1)

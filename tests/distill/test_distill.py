@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 
 import pytest
 from mock_server import Reply
@@ -13,7 +14,7 @@ import cotkit
 from cotkit import StepJudge, adistill, distill, start_distill
 from cotkit.judge import RewardModelJudge
 from cotkit.prompts import load
-from cotkit.runs import RunError
+from cotkit.runs import RunError, RunFolder
 
 
 def quiet(items, generator, judge=None, **options):
@@ -754,3 +755,30 @@ def test_tests_that_cannot_run_are_refused_before_anything_is_asked(serve, tmp_p
     with pytest.raises(ValueError, match="problem 'p2', metadata"):
         quiet([problem(1), problem(2, metadata=metadata)], model(server), run=tmp_path / "r")
     assert server.calls == 0
+
+
+@pytest.mark.parametrize("limit", [None, 60])
+def test_a_timeout_of_the_disk_is_not_taken_for_the_time_limit(serve, tmp_path, monkeypatch, limit):
+    def append(self, row):
+        raise TimeoutError(110, "Connection timed out")
+
+    server = serve(solve)
+    with monkeypatch.context() as patch, pytest.raises(TimeoutError, match="Connection timed out"):
+        patch.setattr(RunFolder, "append", append)
+        quiet(problems(3), model(server), run=tmp_path / "r", time_limit=limit)
+    assert quiet(problems(3), model(server), run=tmp_path / "r").report["complete"]
+    assert server.calls < 6  # the answer that was there is in the cache
+
+
+def test_the_time_limit_hides_no_error(serve, tmp_path):
+    path = tmp_path / "p.jsonl"
+    path.write_text("".join(json.dumps(dict(p)) + "\n" for p in problems(9)))
+
+    def script(request):
+        os.utime(path, ns=(1, 1))
+        return Reply(solve(request), delay=30 * request.number)
+
+    given = cotkit.load_problems(path, stream=True)
+    with pytest.raises(ValueError, match="has changed"):
+        quiet(given, model(serve(script), max_concurrency=2), run=tmp_path / "r", time_limit=1.5)
+    assert "has changed" in cotkit.open_run(tmp_path / "r").report["stopped"]

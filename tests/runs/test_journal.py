@@ -141,3 +141,18 @@ def test_opening_a_journal_cuts_off_nothing_that_another_process_is_just_writing
         opener.kill()
         opener.wait()
     assert [record["n"] for record, _ in read_lines(path)] == list(range(300))
+
+
+@pytest.mark.parametrize("left", [0, 5, 20, 200_033])
+def test_a_line_is_never_glued_to_what_was_cut(tmp_path, left):
+    path = tmp_path / "j.jsonl"
+    journal = Journal(path, ignore)
+    journal.append({"n": 0})
+    journal.append({"n": 1, "text": "a" * 200_000})
+    journal.append({"n": 2})
+    os.truncate(path, left)
+    journal.append({"n": 3})
+    journal.append({"n": 4})
+    journal.close()
+    kept = [0] * (left > 5) + [1] * (left > 200_000)
+    assert [record["n"] for record in lines(path)] == [*kept, 3, 4]
