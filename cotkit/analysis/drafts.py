@@ -24,14 +24,16 @@ def is_failed(row: Row) -> bool:
 
 
 def checks(*sides: Iterable[Row]) -> Callable[[Row], bool]:
-    """Whether a program would decide an answer to the problem of a row: it has a reference or a program, or
-    the verifier needs none, since it decided others that have none."""
+    """Whether a program would decide an answer to the problem of a row: it has a reference or a program that
+    the verifier can use, or the verifier needs none, since it decided others that have none."""
     bare = [row for rows in sides for row in rows if not _has_key(row)]
     free = any(c.verdict.correct is not None for row in bare for c in row.candidates)
     return lambda row: free or _has_key(row)
 
 
 def _has_key(row: Row) -> bool:
+    if row.candidates and all(c.verdict.method == "no_reference" for c in row.candidates):
+        return False  # the verifier makes nothing of what is there
     return bool(row.reference) or has_program(row)
 
 

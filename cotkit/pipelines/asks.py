@@ -46,8 +46,8 @@ class Asks:
                 progress, begins = self._news.popleft()
                 if begins:
                     shown[id(progress)] = Display(progress, self.plan.show)
-                else:
-                    shown.pop(id(progress)).close()
+                elif (display := shown.pop(id(progress), None)) is not None:  # an interrupt may have cost it
+                    display.close()
             for display in shown.values():
                 display.tick()
 

@@ -32,7 +32,7 @@ from cotkit.runs import Run, write_json
 
 if TYPE_CHECKING:
     from cotkit.analysis import Alarm
-    from cotkit.pipelines.asks import Asks
+    from cotkit.pipelines.asks import Asks, Step
     from cotkit.pipelines.plan import Plan
 
 Scores = dict[str, float] | None  # by problem id
@@ -175,13 +175,25 @@ class Watch:
                 picked.ahead(first_traces(picked_rows([row])))
 
             rows = await make(after=look if drafts else None)
-            noise, frozen, *ends = await self.asks.together(
+            noise, frozen, *ends = await self._asked(
                 functools.partial(self._noise, rows, cycle),
                 functools.partial(self._frozen_again, cycle),
                 functools.partial(self.held_out, rows, homes[0], drafts),
                 functools.partial(self.held_out, picked_rows(rows), homes[1], picked),
             )
         return rows, Watched(noise, frozen, tuple(ends))
+
+    async def _asked(self, *steps: Step) -> list[Any]:
+        """At the same time; one after the other where a critic is on this machine."""
+        judges = filter(None, (self.plan.dev_judge(), self._holdout()))
+        if any(is_embedded(model) for judge in judges for model in judge.models):
+            return [await step() for step in steps]
+        return await self.asks.together(*steps)
+
+    @property
+    def holdout_is_here(self) -> bool:
+        judge = self._holdout()
+        return judge is not None and any(map(is_embedded, judge.models))
 
     async def _noise(self, rows: Sequence[Row], cycle: int) -> dict[str, Any]:
         """How much a score varies when the critics are asked again; programs do not vary."""
@@ -231,7 +243,7 @@ class Watch:
         """For asking the hold-out critic ahead, while rows are made. None where it is not asked at all (no
         home), not at the same time (a budget), or by a model that would take the machine from the actor."""
         judge = self._holdout()
-        if judge is None or home is None or self.asks.bounded or any(map(is_embedded, judge.models)):
+        if judge is None or home is None or self.asks.bounded or self.holdout_is_here:
             yield None
             return
         async with Again(judge, home / "holdout") as again:
@@ -281,7 +293,7 @@ class Watch:
             return await self.asks.scores(self.plan.dev_judge(), items, folder)
 
         asked = [(self.root / "base" / "probe", ""), *again.values()]
-        first, *others = await self.asks.together(*(functools.partial(scores, *one) for one in asked))
+        first, *others = await self._asked(*(functools.partial(scores, *one) for one in asked))
         return first, dict(zip(again, others, strict=True))
 
 

@@ -70,7 +70,8 @@ class Cycle:
         if len(view.examples) < self.plan.min_examples:
             why = ", ".join(f"{n} {reason}" for reason, n in view.drops.most_common())
             left = f"{len(view.examples)} examples are left of the {self.plan.min_examples} needed"
-            return "no_data", Decision(False, f"{left} ({why or 'nothing was generated'})")
+            why = why or ("no more problems were drawn" if rows else "nothing was generated")
+            return "no_data", Decision(False, f"{left}: {why}")
         data = self._export(rows, examples)
         if self.plan.trainer is None:
             red = state.red_codes(self.alarms)

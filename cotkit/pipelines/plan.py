@@ -211,8 +211,8 @@ class Plan:
         """One seed is that of all samples; a role's own other one would not count."""
         for name in ("teacher", "improver"):
             model = getattr(self, name)
-            own = model and model.endpoints[0].options.seed
-            if own is not None and own != self.seed:
+            seeds = {endpoint.options.seed for endpoint in model.endpoints} if model else set()
+            for own in seeds - {None, self.seed}:
                 raise ValueError(
                     f"{name} has seed={own} of its own, which would not be used: actor, teacher and improver "
                     f"sample by one seed, here {self.seed}. Leave it out there, or give seed={own} for all"

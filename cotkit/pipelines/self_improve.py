@@ -156,18 +156,21 @@ class Loop:
             found |= zip((actor.folder for actor in turn), self.asks.now(*asked), strict=True)
             if number < len(turns) and any(map(state.is_embedded, models.values())):
                 state.release_local_models()
+        if self.watch.holdout_is_here:  # it would take the machine from the actors
+            for actor in actors:
+                rows, _ = found[actor.folder]
+                ask = functools.partial(self.watch.held_out, rows, actor.home)
+                found[actor.folder] = rows, *self.asks.now(ask)
         return [found[actor.folder] for actor in actors]
 
     def _turns(self, actors: Sequence[Actor]) -> list[list[Actor]]:
-        """Who is asked at the same time, turn by turn. One alone at a time is asked of those on this machine,
-        and of those that a trainer serves unless it says that they may be asked side by side."""
+        """Who is asked at the same time, turn by turn: one alone, for a server may hold one model, unless the
+        trainer says that what it serves may be asked side by side; and always one alone on this machine."""
         free: list[Actor] = []
         alone: dict[int, list[Actor]] = {}
+        side_by_side = getattr(self.plan.trainer, "side_by_side", False)
         for actor in actors:
-            if actor.manifest is None:
-                among = not state.is_embedded(self.plan.actor)
-            else:
-                among = getattr(self.plan.trainer, "side_by_side", False)
+            among = side_by_side and not (actor.manifest is None and state.is_embedded(self.plan.actor))
             (free if among else alone.setdefault(id(actor.manifest), [])).append(actor)
         first, *others = list(alone.values()) or [[]]
         return [free + first, *others]
@@ -184,7 +187,8 @@ class Loop:
                 options["after"] = lambda row: critic.ahead(first_traces([row]))
             ask = functools.partial(self.asks.rows, actor.folder, problems, model, judge, **options)
             rows = await self._as_whole_as_can_be(ask, actor.folder, [p.id for p in problems])
-            return rows, await self.watch.held_out(rows, actor.home, critic)
+            later = self.watch.holdout_is_here
+            return rows, None if later else await self.watch.held_out(rows, actor.home, critic)
 
     async def _as_whole_as_can_be(
         self, ask: Callable[..., Awaitable[list[Row]]], folder: pathlib.Path, ids: Sequence[str]

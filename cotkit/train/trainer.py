@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _METHODS = tuple(method for method in METHODS if method != "grpo")  # grpo draws its own traces
 _NOT_HERE = ("resume", "reward", "num_generations", "max_completion_length")
 _NO_MATTER = ("say", "device")  # to the result, so a run goes on with others
+_NO_MATTER_IN_CHAT = {"parallel", "threads", "timeout", "max_retries", "max_concurrency", "offline", "say"}
 _SET_BY_SERVING = {"name", "adapter", "gguf", "model", "base_url", "api_key_env", "client", "revive"}
 _SET_BY_SERVING |= {"endpoint_name", "price", "supports_n"}
 
@@ -150,6 +151,9 @@ class EmbeddedTrainer(_Trainer):
         of_server = inspect.signature(local_model).parameters
         ChatModel("base", "http://127.0.0.1/v1", "", **_without(self.chat, of_server))  # checks them
         super().__post_init__()
+
+    def describe(self) -> dict[str, Any]:
+        return {**super().describe(), "chat": _without(self.chat, _NO_MATTER_IN_CHAT)}
 
     def _made(self, trained: pathlib.Path) -> pathlib.Path:
         from cotkit.train.adapters import to_llama_model

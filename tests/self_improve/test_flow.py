@@ -14,6 +14,7 @@ from scripted_loop import FakeTrainer, model, pid, problems, script
 
 from cotkit.chat import BudgetExceeded
 from cotkit.pipelines import asks, self_improve
+from cotkit.verify import CheckVerifier
 
 SERVER = SimpleNamespace(base_url=virtual_time.URL)
 
@@ -229,3 +230,30 @@ def test_what_stops_one_step_is_raised_when_the_others_have_ended(tmp_path):
     with pytest.raises(BudgetExceeded):
         asked.now(failing, slow)
     assert ended == ["slow"]
+
+
+def test_critics_of_this_machine_are_asked_one_after_the_other(tmp_path):
+    world = flow(tmp_path, embedded=("actor-40", "judge-8", "judge-7"))
+    assert apart(world, "judge-8", "judge-7")
+
+
+def test_a_hold_out_critic_of_this_machine_waits_for_all_actors(tmp_path):
+    world = flow(tmp_path, ["actor-70"], side_by_side=False, embedded=("actor-70", "judge-7"))
+    assert apart(world, "actor-70", "judge-7")
+
+
+def test_an_interrupt_while_progress_is_first_drawn_is_an_interrupt(tmp_path, monkeypatch):
+    class Interrupted(asks.Display):
+        def __init__(self, *given):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(asks, "Display", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        flow(tmp_path, ["actor-70"])
+
+
+def test_what_the_verifier_can_make_nothing_of_is_left_to_the_critics(tmp_path):
+    """A verifier of programs, and problems that have references only."""
+    world = flow(tmp_path, verifier=CheckVerifier())
+    counts = world.report["cycles"][0]["counts"]
+    assert counts["kept"] > 0 and "undecided" not in counts["drops"]
