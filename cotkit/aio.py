@@ -45,7 +45,10 @@ class Job:
             self.future.set_result(task.result())
 
     def cancel(self) -> None:
-        self._loop.call_soon_threadsafe(lambda: self._task.cancel())
+        def once_begun() -> None:  # a coroutine that is cancelled before it begins does not clean up
+            self._loop.call_soon(self._task.cancel)
+
+        self._loop.call_soon_threadsafe(once_begun)
 
     def done(self) -> bool:
         return self.future.done()

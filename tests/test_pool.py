@@ -1,4 +1,4 @@
-"""`aio.pool`: how it ends, and that work which waits for nothing lets others have their turn."""
+"""`aio.pool` and jobs: how they end, and that work which waits for nothing lets others have their turn."""
 
 from __future__ import annotations
 
@@ -98,3 +98,19 @@ def test_work_that_waits_for_nothing_leaves_others_their_turn():
 def test_a_place_is_needed():
     with pytest.raises(ValueError, match="width must be at least 1"):
         aio.run(aio.pool([1], asyncio.sleep, 0))
+
+
+def test_a_job_that_is_cancelled_at_once_cleans_up_all_the_same():
+    ended = []
+
+    async def work(n):
+        try:
+            await asyncio.sleep(30)
+        finally:
+            ended.append(n)
+
+    for n in range(50):
+        job = aio.start(work(n))
+        job.cancel()
+        assert job.wait(10)
+    assert ended == list(range(50))

@@ -17,7 +17,7 @@ import hashlib
 import random
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from cotkit import analysis
 from cotkit.pipelines.novelty import Novelty
@@ -163,11 +163,11 @@ class Sets:
                     raise AssertionError(f"problem {id!r}, {name}, nearly is {near!r}, which is {other}")
 
 
-def pass_rates(rows: Iterable[Row]) -> dict[str, float]:
+def pass_rates(rows: Iterable[Row], checked: Callable[[Row], bool] | None = None) -> dict[str, float]:
     """{id: share of the drafts that are proven right} where a program can check the problem; later rows
     replace earlier. A draft without words, or one that could not be decided, is not right."""
     rows, rates = list(rows), {}
-    checked = analysis.drafts.checks(rows)
+    checked = checked or analysis.drafts.checks(rows)
     for row in rows:
         drafts = analysis.drafts.drafts_of(row, checked(row))
         if drafts and checked(row):

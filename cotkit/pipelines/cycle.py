@@ -87,7 +87,7 @@ class Cycle:
         """The cycle's rows, and what critics say of them when they are asked again."""
         plan, problems, judge = self.plan, self.plan.of_set("train"), self.plan.judge(self.number)
         own = [report for report in self.reports if not report["teacher"]]
-        rates = pass_rates(row for report in own for row in self._rows(report))
+        rates = pass_rates((row for report in own for row in self._rows(report)), plan.checks)
         count = plan.of_cycle("problems_per_cycle", self.number)
         drawn = draw_problems(problems, rates, count, f"{plan.seed}:{self.number}")
         self.counts["prompts"], self.known["pools"] = len(drawn), pools(problems, rates)
@@ -107,7 +107,8 @@ class Cycle:
 
     def _select(self, rows: Sequence[Row], noise: Mapping[str, Any]) -> View:
         plan, policy = self.plan, self.plan.policy_of(self.method)
-        return select(rows, self.method, policy, plan.filters, plan.max_per_problem, noise["sd"] or 0.0)
+        sd, cap = noise["sd"] or 0.0, plan.max_per_problem
+        return select(rows, self.method, policy, plan.filters, cap, sd, plan.checks)
 
     def _replay(self, kept: Sequence[Example]) -> list[Example]:
         """What earlier cycles give by this cycle's method, the latest first, as much as replay_fraction asks;
@@ -179,8 +180,8 @@ class Cycle:
         begun = folder / "sittings.json"
 
         def train() -> dict[str, Any]:
+            state.release_local_models()  # a trainer may load its model to look at the rows
             self._check_fit(data, start)
-            state.release_local_models()
             write_json(begun, 1 + (read_json(begun) if begun.is_file() else 0))
             made = self.plan.trainer.train(self.method, data, start, folder)
             if not isinstance(made, Mapping) or not isinstance(made.get("status"), str):

@@ -15,7 +15,7 @@ import random
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
 from cotkit import analysis
@@ -109,9 +109,11 @@ def select(
     filters: Filters,
     cap: int | None,
     noise: float = 0.0,
+    checked: Callable[[Row], bool] | None = None,
 ) -> View:
     """The examples for `method` ("sft", "dpo", "dpo_sft", "kto"), in input order, at most `cap` a problem and
-    none twice; and why the rest is not among them."""
+    none twice; and why the rest is not among them. checked: whether a program can check the problem of a row;
+    None = what the rows show."""
     boxed = {"require_boxed": filters.require_boxed}
     if method == "sft":
         view = sft_view(rows, policy or "all_accepted", **boxed)
@@ -124,7 +126,7 @@ def select(
         view = pair_view(rows, policy, max_pairs_per_problem=_ALL_PAIRS, **boxed)
         view.policy = GOLD if gold else view.policy
     kept, seen, per_problem = [], set(), Counter()
-    checked = analysis.drafts.checks(rows)
+    checked = checked or analysis.drafts.checks(rows)
     for example in view.examples:
         key, id = example_key(example), example.row.id
         reason = filters.fault(example, noise, checked(example.row)) or ("duplicate" if key in seen else None)

@@ -18,6 +18,7 @@ from cotkit.pipelines.pairing import GOLD, METHODS, Filters
 from cotkit.pipelines.progress import Show, check_show
 from cotkit.pipelines.recipe import Recipe, make_recipe
 from cotkit.problems import Problem, load_problems
+from cotkit.records import Row
 from cotkit.verify import AnswerVerifier, Verifier, has_program
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ class Plan:
         self.critics = [self.critics] if hasattr(self.critics, "acomplete") else list(self.critics)
         self._check()
         self.unchecked = self._unchecked()
+        self._bare = frozenset(self.unchecked)
         self.gold = 2 * len(self.unchecked) <= len(self.problems)  # verdicts decide, else scores
         if self.seed is None:
             self.seed = self.actor.endpoints[0].options.seed or 0
@@ -195,6 +197,10 @@ class Plan:
                 "critics=[...]"
             )
         return bare
+
+    def checks(self, row: Row) -> bool:
+        """Whether the verifier can check an answer to the problem of a row."""
+        return row.id not in self._bare
 
     def _check_dev(self) -> None:
         """A trainer needs problems to be judged by."""

@@ -174,6 +174,7 @@ class Work:
         self.problems, self.time_limit, self._facts = problems, time_limit, facts
         self._enough, self._beside, self.budgets = enough, beside, budgets
         self._flying, self._turn, self.changed = 0, asyncio.Lock(), asyncio.Event()
+        self._gone = False
         self._tasks, self.places = width + waiting, Places(width, self)
         runtime = {**runtime, **made_with(problems if made_from is None else made_from)}
         self.folder = RunFolder(run, config, runtime=runtime, resume=resume)
@@ -211,7 +212,14 @@ class Work:
         """No further problem is started."""
         return self.progress.stopping is not None or self.has_enough
 
+    def abandon(self) -> None:
+        """Closes what a run that never went has open."""
+        if not self._gone:
+            self.folder.__exit__()
+            self.ledger.close()
+
     async def go(self) -> Run:
+        self._gone = True
         try:
             with self.folder, rarely_collected():
                 await self._go()

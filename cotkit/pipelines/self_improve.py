@@ -157,6 +157,7 @@ class Loop:
             if number < len(turns) and any(map(state.is_embedded, models.values())):
                 state.release_local_models()
         if self.watch.holdout_is_here:  # it would take the machine from the actors
+            state.release_local_models()
             for actor in actors:
                 rows, _ = found[actor.folder]
                 ask = functools.partial(self.watch.held_out, rows, actor.home)
@@ -265,7 +266,8 @@ class Loop:
         seconds: float,
     ) -> None:
         counts = [report["counts"] for report in reports]
-        tested = max(state.seconds_of(self.root / "test"), default=0.0)  # at the same time
+        at_once = getattr(self.plan.trainer, "side_by_side", False)
+        tested = (max if at_once else sum)([0.0, *state.seconds_of(self.root / "test")])
         parts = sum(r["seconds"] for r in reports) + tested
         notes = [f"The champion cannot be served now: {unserved}"] if unserved else []
         report = {

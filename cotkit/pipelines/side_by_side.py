@@ -61,9 +61,7 @@ class SideBySide:
             for name, model in models.items():
                 self.works[name] = prepare(problems, model, None, {**options, "run": folders[name]}, show)
         except BaseException:
-            for work in self.works.values():
-                work.folder.__exit__()
-                work.ledger.close()
+            self._abandon()
             raise
         self.displays = [Display(work.progress, show) for work in self.works.values()]
 
@@ -98,6 +96,11 @@ class SideBySide:
             )
         for display in self.displays:
             display.close()
+        self._abandon()  # what was cancelled before it began
+
+    def _abandon(self) -> None:
+        for work in self.works.values():
+            work.abandon()
 
 
 class _Submitted:

@@ -291,7 +291,10 @@ def test_an_interrupted_kernel_keeps_its_rows_asks_nothing_more_and_runs_the_nex
         slow = False
         hold.set()
         assert len(check_books(open_run(tmp_path / "r"), 60)) >= 16
-        assert outcome(client, client.execute("print(6 * 7)")) == "ok"
+        next_cell = "aborted"  # ipykernel still takes back what reaches it within a moment of the error
+        while next_cell == "aborted" and time.monotonic() < deadline:
+            next_cell = outcome(client, client.execute("print(6 * 7)"))
+        assert next_cell == "ok"
         assert server.calls == asked  # nothing goes on behind the reader's back
         assert outcome(client, client.execute(CELL)) == "ok"
         assert open_run(tmp_path / "r").report["kept"] == 60

@@ -136,8 +136,9 @@ def test_models_of_this_machine_are_asked_one_after_the_other_and_released_betwe
     world = flow(tmp_path, ["actor-60", "actor-80"], **options)
     assert [c["decision"]["promoted"] for c in world.report["cycles"]] == [True, True]
     assert apart(world, *names[:3])
-    # before each training; after the first actor on dev; after the first two of the test; at the end
-    assert len(released) == 2 + 1 + 2 + 1
+    # before each training; after the first actor on dev; after the first two of the test; before the hold-out
+    # critic on dev, twice, and on the test; at the end
+    assert len(released) == 2 + 1 + 2 + 3 + 1
     dev = spans(world, tmp_path, "dev")
     holdout = [c.started for c in world.calls if c.model == "judge-7"]
     assert min(holdout) >= min(end for _, end in dev.values())  # it would take the cores from the actor
