@@ -24,3 +24,13 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[pathlib.Path]:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def sync_entries(folder: str | os.PathLike[str]) -> None:
+    """Forces to disk which files a folder has; systems that cannot do that do it themselves."""
+    with contextlib.suppress(OSError):
+        entries = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(entries)
+        finally:
+            os.close(entries)

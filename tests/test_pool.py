@@ -10,6 +10,19 @@ import pytest
 from cotkit import aio
 
 
+def hanging():
+    """Work that waits for long, and what of it has ended."""
+    ended = []
+
+    async def work(n):
+        try:
+            await asyncio.sleep(30)
+        finally:
+            ended.append(n)
+
+    return work, ended
+
+
 def test_each_item_is_worked_on_once_and_no_more_are_drawn_than_there_are_places():
     drawn, done, most = [], [], 0
 
@@ -47,13 +60,7 @@ def test_an_exception_ends_the_pool_and_everything_in_it(width):
 
 
 def test_cancelling_it_cancels_what_is_running():
-    ended = []
-
-    async def work(n):
-        try:
-            await asyncio.sleep(30)
-        finally:
-            ended.append(n)
+    work, ended = hanging()
 
     async def scene():
         task = asyncio.create_task(aio.pool(range(100), work, 5))
@@ -101,13 +108,7 @@ def test_a_place_is_needed():
 
 
 def test_a_job_that_is_cancelled_at_once_cleans_up_all_the_same():
-    ended = []
-
-    async def work(n):
-        try:
-            await asyncio.sleep(30)
-        finally:
-            ended.append(n)
+    work, ended = hanging()
 
     for n in range(50):
         job = aio.start(work(n))

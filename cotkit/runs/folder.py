@@ -32,6 +32,7 @@ from cotkit.paths import run_folder
 from cotkit.records import Row
 from cotkit.runs.digests import DigestMap
 from cotkit.runs.journal import Journal, dump_json, read_lines, write_json, write_lines
+from cotkit.whole import sync_entries
 
 Resume = Literal["auto", "never", "must"]
 STOP, REPLACING = "stop", ".replacing"
@@ -168,7 +169,7 @@ class RunFolder:
 
         self._journals["drops.jsonl"].close()
         write_lines(path, staying())
-        _sync_entries(self.path)
+        sync_entries(self.path)
         self.reasons.clear()
         self._journals["drops.jsonl"] = Journal(path, self._count)
 
@@ -216,7 +217,7 @@ class RunFolder:
         """Force the rows to disk: a power cut then takes none of them. May be called from another thread."""
         for journal in self._journals.values():
             journal.sync()
-        _sync_entries(self.path)
+        sync_entries(self.path)
 
     @property
     def told_to_stop(self) -> bool:
@@ -332,16 +333,6 @@ def read_json(path: pathlib.Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise RunError(f"{path} is not what cotkit wrote; restore it or use another run name")
     return content
-
-
-def _sync_entries(folder: pathlib.Path) -> None:
-    """Forces to disk which files a folder has; systems that cannot do that do it themselves."""
-    with contextlib.suppress(OSError):
-        entries = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(entries)
-        finally:
-            os.close(entries)
 
 
 def sizes(path: pathlib.Path) -> dict[str, int]:

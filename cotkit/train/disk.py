@@ -10,7 +10,7 @@ import pathlib
 import shutil
 from collections.abc import Iterator
 
-from cotkit.whole import whole_file
+from cotkit.whole import sync_entries, whole_file
 
 _NO_ROOM = ("No space left", "StorageFull", "PytorchStreamWriter", "unexpected pos")  # the last two: torch
 
@@ -44,24 +44,18 @@ def _whole_folder(place: pathlib.Path) -> Iterator[pathlib.Path]:
             _force(path)
         remove(place)  # no folder is renamed onto one that holds something
         os.replace(part, place)
-        _force(place.parent)
+        sync_entries(place.parent)
     except Exception:
         remove(part)
         raise
 
 
 def _force(path: pathlib.Path) -> None:
-    """To disk: a file, or which files a folder has, where the system does not do that itself."""
-    if not path.is_dir():
-        with open(path, "rb+") as file:
-            os.fsync(file.fileno())
+    if path.is_dir():
+        sync_entries(path)
         return
-    with contextlib.suppress(OSError):
-        entries = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(entries)
-        finally:
-            os.close(entries)
+    with open(path, "rb+") as file:
+        os.fsync(file.fileno())
 
 
 def remove(place: pathlib.Path) -> None:

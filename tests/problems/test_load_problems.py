@@ -21,21 +21,6 @@ from cotkit.problems import (
     problems_frame,
 )
 
-
-@pytest.fixture
-def write(tmp_path):
-    """`write(name, content)`: text is written as UTF-8, a list as one JSON object a line."""
-
-    def put(name, content):
-        path = tmp_path / name
-        if isinstance(content, list):
-            content = "".join(json.dumps(row) + "\n" for row in content)
-        path.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "surrogatepass"))
-        return path
-
-    return put
-
-
 TWO = [{"id": "a", "problem": "1 + 1?", "reference": "2"}, {"id": "b", "problem": "2 + 2?", "reference": "4"}]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import concurrent.futures
-import json
 import multiprocessing
 import os
 import pickle
@@ -20,17 +19,9 @@ PLACES = [(0, None), (3, None), (0, -2), (None, None)]
 
 
 @pytest.fixture
-def write(tmp_path):
-    """`write(content)`: bytes as they are, text as UTF-8, a list as one JSON object a line."""
-
-    def put(content, name="p.jsonl"):
-        path = tmp_path / name
-        if isinstance(content, list):
-            content = "".join(json.dumps(row) + "\n" for row in content)
-        path.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "surrogatepass"))
-        return path
-
-    return put
+def write(write):
+    """`write(content)`, of a JSON-lines file."""
+    return lambda content, name="p.jsonl": write(name, content)
 
 
 def rows(count, **more):
