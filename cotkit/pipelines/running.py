@@ -295,6 +295,7 @@ class Work:
     async def _take_off(self) -> None:
         """Waits for a place, in the order of the problems: an earlier one may be what a later one needs."""
         if self._enough is None:  # there is a place for all
+            self._flying += 1
             return
         async with self._turn:
             while not self.over and self._flying - len(self.places.waiting) >= AHEAD * self.wanted:

@@ -163,9 +163,8 @@ class Journal:
             self._file.close()
             raise
 
-    def append(self, record: dict[str, Any] | pydantic.BaseModel) -> int:
-        """Writes a line; gives where it starts."""
-        return self.append_line(dump_json(record) + b"\n")
+    def append(self, record: dict[str, Any] | pydantic.BaseModel) -> None:
+        self.append_line(dump_json(record) + b"\n")
 
     def append_line(self, line: bytes) -> int:
         """Writes a line that ends, the whole of it or nothing; gives where it starts."""
