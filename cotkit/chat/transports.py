@@ -8,9 +8,11 @@ through. "aiohttp" leaves the client's layers out: a fraction of the CPU time a 
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import os
 import urllib.request
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Protocol
 
 from cotkit import __version__
@@ -18,6 +20,7 @@ from cotkit.chat.config import OPENAI_HOST, EndpointOptions, is_loopback
 from cotkit.chat.errors import Failure, classify
 
 CONNECT_S = 20.0
+MOST_BYTES = 64 << 20  # of an answer: 32,000 tokens with 20 alternatives each take 50 MB
 KEEP_ALIVE_S = 4.0  # common servers close idle connections after 5 s; a request must not meet that
 LIBRARIES = {"aiohttp", "httpx", "httpx2", "httpcore", "httpcore2", "anyio"}  # whose errors are the network's
 
@@ -83,7 +86,7 @@ class AiohttpTransport:
                 headers[f"OpenAI-{name.title()}"] = value
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=2 * options.max_concurrency, keepalive_timeout=KEEP_ALIVE_S),
-            timeout=aiohttp.ClientTimeout(total=options.timeout, sock_connect=CONNECT_S),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S),  # `post` has a cheaper one
             headers=headers,
             cookie_jar=aiohttp.DummyCookieJar(),  # an API has none, and a jar is gone through at each request
             proxy=_proxy_for(base_url, host),
@@ -91,8 +94,8 @@ class AiohttpTransport:
 
     async def post(self, body: dict[str, Any]) -> Any:
         try:
-            async with self._session.post(self._url, json=body) as response:
-                content = await response.read()
+            async with asyncio.timeout(self._timeout), self._session.post(self._url, json=body) as response:
+                content = b"".join([part async for part in _bounded(response.content.iter_any())])
             if response.status < 400:
                 return json.loads(content)
             failure = classify(response.status, response.headers, _decoded(content))
@@ -127,12 +130,46 @@ def _openai_client(base_url: str, host: str, key: str, connections: int) -> Any:
         max_retries=0,
         timeout=timeout,
         http_client=openai.DefaultAioHttpClient(
-            limits=limits, timeout=timeout, trust_env=not is_loopback(host)
+            limits=limits,
+            timeout=timeout,
+            trust_env=not is_loopback(host),
+            event_hooks={"response": [_bound_body()]},
         ),
     )
     if host != OPENAI_HOST:
         client.organization = client.project = None  # from OPENAI_ORG_ID: nobody else's business
     return client
+
+
+def _bound_body() -> Callable[[Any], Awaitable[None]]:
+    """A hook that has the client read no more of an answer than `MOST_BYTES`."""
+    import openai
+
+    client = next(c for c in openai.DefaultAioHttpClient.__mro__ if c.__name__ == "AsyncClient")
+    httpx = importlib.import_module(client.__module__)  # httpx2, or httpx below openai 3.57
+
+    class Bounded(httpx.AsyncByteStream):
+        def __init__(self, stream: Any):
+            self._stream = stream
+
+        def __aiter__(self) -> AsyncIterator[bytes]:
+            return _bounded(aiter(self._stream))
+
+        async def aclose(self) -> None:
+            await self._stream.aclose()
+
+    async def bound(response: Any) -> None:
+        response.stream = Bounded(response.stream)
+
+    return bound
+
+
+async def _bounded(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    left = MOST_BYTES
+    async for part in parts:
+        if (left := left - len(part)) < 0:
+            raise Failure("malformed", f"the body has more than {MOST_BYTES >> 20} MB: the rest was not read")
+        yield part
 
 
 def _proxy_for(base_url: str, host: str) -> str | None:
@@ -144,6 +181,8 @@ def _proxy_for(base_url: str, host: str) -> str | None:
 
 def _network_failure(error: Exception, timeout: float) -> Failure | None:
     """What went wrong on the way, or with reading what came; None for a bug of ours."""
+    if isinstance(error, Failure):
+        return error
     if _is_unreadable(error):
         return Failure("malformed", f"the body is not JSON: {error}")
     if _package(error) in LIBRARIES:

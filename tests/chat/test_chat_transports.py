@@ -10,7 +10,7 @@ from asking import model
 from mock_server import Reply
 
 from cotkit import aio
-from cotkit.chat import ChatModel
+from cotkit.chat import ChatModel, ModelError, transports
 from cotkit.chat.transports import _proxy_for
 
 BOTH = pytest.mark.parametrize("way", ["openai", "aiohttp"])
@@ -53,6 +53,17 @@ def test_closing_and_asking_again_opens_anew(serve, way):
     aio.run(chat.aclose())
     aio.run(chat.aclose())
     assert chat.complete("b").text == "4"
+
+
+@BOTH
+def test_an_answer_without_end_is_not_read_to_its_end(serve, monkeypatch, way):
+    monkeypatch.setattr(transports, "MOST_BYTES", 1 << 20)
+    server = serve(lambda request: Reply("a" * (1 << 18 if request.user == "short" else 1 << 21)))
+    chat = model(server, transport=way, max_retries=1)
+    with pytest.raises(ModelError, match="more than 1 MB: the rest was not read") as caught:
+        chat.complete("long")
+    assert [a.kind for a in caught.value.attempts] == ["malformed"] * 2 and server.calls == 2
+    assert len(chat.complete("short").text) == 1 << 18
 
 
 def test_the_thin_transport_never_loads_the_openai_client(serve):
