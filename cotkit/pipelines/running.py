@@ -31,7 +31,8 @@ T = TypeVar("T")
 Solve = Callable[[int, Problem], Awaitable[Row]]
 AHEAD = 2  # problems in flight for each one that is still wanted
 BETWEEN = 2  # problems in flight for each place, where there are several models: one is at one of them only
-REPORT_S = 20.0  # report.json is refreshed this often, so that a killed run has one
+REPORT_S = 20.0  # report.json is refreshed this often, so that a killed run has one ...
+REPORT_SHARE = 20  # ... where the rows and calls since the last one take so many times its bytes
 SYNC_S = 5.0  # rows and calls are forced to disk this often: a power cut takes no more (kill -9 takes none)
 
 
@@ -325,8 +326,12 @@ class Work:
         self.folder.write_report(given, stopped=stopped, ledger=self.ledger.totals(), **self._facts())
 
     async def _report_now_and_then(self) -> None:
+        """Not for every row of a slow endpoint: reports would be most of what is written."""
+        due = 0
         while True:
-            self._write_report("running")
+            if (written := self.folder.written) >= due:
+                self._write_report("running")
+                due = written + REPORT_SHARE * (self.folder.path / "report.json").stat().st_size
             await asyncio.sleep(REPORT_S)
 
     async def _sync_now_and_then(self) -> None:

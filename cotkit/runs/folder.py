@@ -37,6 +37,7 @@ from cotkit.whole import sync_entries
 Resume = Literal["auto", "never", "must"]
 STOP, REPLACING = "stop", ".replacing"
 JOURNALS = ("rows.jsonl", "drops.jsonl")
+LINES = ("calls.jsonl", *JOURNALS)
 _NEW = 2**63  # in place of the fingerprint of a row of this sitting
 _FILES = ("config.json", "report.json", "labels.jsonl", *JOURNALS)
 
@@ -224,6 +225,11 @@ class RunFolder:
         return (self.path / STOP).exists()
 
     @property
+    def written(self) -> int:
+        """Bytes of rows, drops and calls."""
+        return sum(path.stat().st_size for name in LINES if (path := self.path / name).exists())
+
+    @property
     def seconds(self) -> float:
         """Wall time of this run over all its sittings."""
         return self.seconds_before + time.monotonic() - self._started
@@ -280,7 +286,7 @@ def replaced_run(
         if aside:
             _set_aside(path)
         (path / "report.json").unlink(missing_ok=True)  # no reader takes it for the new one's
-        for name in ("calls.jsonl", *JOURNALS, "report.json", "config.json"):  # with which it is a run
+        for name in (*LINES, "report.json", "config.json"):  # with which it is a run
             if (new / name).exists():
                 os.replace(new / name, path / name)
     finally:

@@ -13,6 +13,7 @@ from scripted import asked_to_judge, is_refinement, judge, model, pid, problem, 
 import cotkit
 from cotkit import StepJudge, adistill, distill, start_distill
 from cotkit.judge import RewardModelJudge
+from cotkit.pipelines import running
 from cotkit.prompts import load
 from cotkit.runs import RunError, RunFolder
 
@@ -782,3 +783,20 @@ def test_the_time_limit_hides_no_error(serve, tmp_path):
     with pytest.raises(ValueError, match="has changed"):
         quiet(given, model(serve(script), max_concurrency=2), run=tmp_path / "r", time_limit=1.5)
     assert "has changed" in cotkit.open_run(tmp_path / "r").report["stopped"]
+
+
+def test_reports_of_a_slow_run_are_no_part_of_what_is_written(serve, tmp_path, monkeypatch):
+    monkeypatch.setattr(running, "REPORT_S", 0.001)
+    sizes, write = [], running.RunFolder.write_report
+
+    def counted(folder, *known, **facts):
+        report = write(folder, *known, **facts)
+        sizes.append((folder.path / "report.json").stat().st_size)
+        return report
+
+    monkeypatch.setattr(running.RunFolder, "write_report", counted)
+    server = serve(lambda request: Reply(solve(request), delay=0.01))
+    quiet(problems(40), model(server, max_concurrency=1), max_iterations=0, run=tmp_path / "r")
+    written = sum((tmp_path / "r" / name).stat().st_size for name in ("rows.jsonl", "calls.jsonl"))
+    further = sizes[1:-1]
+    assert further and sum(further) <= 1.2 * written / running.REPORT_SHARE
