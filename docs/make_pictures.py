@@ -1,7 +1,8 @@
-"""The pictures of README and docs, from a run that is there: python docs/make_pictures.py [RUN]
+"""The pictures of README and docs, from runs that are there: python docs/make_pictures.py [RUN] [LOOP]
 
-RUN, by default `demo`, names a run folder and its report (`make demo ARGS="--name demo -p run_name=demo"`).
-Needs Chromium. The report is opened from disk; the widgets are opened in JupyterLab as a person would.
+RUN, by default `demo`, names a run folder and its report (`make demo ARGS="--name demo -p run_name=demo"`),
+LOOP, by default `self_improvement`, the report of notebook 04. Needs Chromium. Reports are opened from disk; the
+widgets are opened in JupyterLab as a person would.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import sys
 import tempfile
 
 from PIL import Image
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Page, sync_playwright
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "tests" / "browser"))
@@ -22,6 +23,7 @@ from lab import FLAGS, chromium, jupyterlab, open_and_run, write_notebook  # noq
 from cotkit.report.notebooks import project_root  # noqa: E402
 
 WIDGETS = {"traces": "widgets.TraceBrowser(run)", "thresholds": "widgets.ThresholdExplorer(run)"}
+TEST_SET = "Every actor on the test set"
 SETUP = "import cotkit\nfrom cotkit import widgets\ncotkit.notebook_setup()\nrun = cotkit.open_run({run!r})"
 
 
@@ -34,12 +36,18 @@ def keep(png: bytes, name: str) -> None:
     print(f"{target} {target.stat().st_size // 1000} kB")
 
 
-def main(run: str = "demo") -> None:
+def open_report(page: Page, name: str) -> None:
+    page.goto((project_root() / "reports" / name / "report.html").as_uri())
+
+
+def main(run: str = "demo", loop: str = "self_improvement") -> None:
     with tempfile.TemporaryDirectory() as scratch, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
         shown = browser.new_page(viewport={"width": 1280, "height": 1150})
-        shown.goto((project_root() / "reports" / run / "report.html").as_uri())
+        open_report(shown, run)
         keep(shown.screenshot(), "report")
+        open_report(shown, loop)
+        keep(shown.locator("figure", has_text=TEST_SET).locator("img.light").screenshot(), "self_improvement")
         served = pathlib.Path(scratch, "served")
         served.mkdir()
         write_notebook(served / "pictures.ipynb", SETUP.format(run=run), *WIDGETS.values())
