@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import signal
 import sys
 
 import pytest
@@ -12,6 +13,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from mock_server import MockServer  # noqa: E402
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell's background job has it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
