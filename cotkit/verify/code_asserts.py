@@ -138,8 +138,13 @@ def free_names(source: str) -> set[str]:
 
 
 def must_share(tree: ast.Module, free: set[str]) -> bool:
-    """True for what needs the candidate's process: coroutines, its classes to inherit from or to catch."""
+    """True for what needs the candidate's process: coroutines, files, its classes to inherit or to catch."""
     for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Name(id="open")) if "open" not in free:
+                return True
+            case ast.Call(func=ast.Attribute(attr="write_text" | "write_bytes")):
+                return True
         if isinstance(node, (ast.Await, ast.AsyncFunctionDef)):
             return True
         if isinstance(node, (ast.Import, ast.ImportFrom)) and "asyncio" in ast.unparse(node):
@@ -156,11 +161,13 @@ class Instrument(ast.NodeTransformer):
     def __init__(self, touched: set[str]):
         self.touched = touched
 
-    def visit_Assert(self, node: ast.Assert) -> ast.stmt:
+    def visit_Assert(self, node: ast.Assert) -> ast.stmt | list[ast.stmt]:
         note = call("__note__", ast.Constant(ast.unparse(node.test)))
         match node.test:
-            case ast.Call(func=ast.Name(id="all"), args=[ast.GeneratorExp() | ast.ListComp() as each]):
-                return self.visit(self.loops(node, each))
+            case ast.Call(func=ast.Name(id="all"), args=[ast.GeneratorExp() | ast.ListComp() as each]) if (
+                can_be_a_function(each)
+            ):
+                return self.loops(node, each)
             case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
                 turned = used(right) & self.touched and not used(left) & self.touched
                 given, expected = (right, left) if turned else (left, right)
@@ -169,14 +176,19 @@ class Instrument(ast.NodeTransformer):
         self.generic_visit(node)
         return passed_over(ast.Expr(note), node, ast.Expr(call("__hold__")))
 
-    def loops(self, node: ast.Assert, each: ast.GeneratorExp | ast.ListComp) -> ast.stmt:
-        """`assert all(a for b in c)` as a loop of asserts: each of its calls is then asked for at once."""
+    def loops(self, node: ast.Assert, each: ast.GeneratorExp | ast.ListComp) -> list[ast.stmt]:
+        """`assert all(a for b in c)` as a loop of asserts: each of its calls is then asked for at once.
+
+        A function round it keeps its names its own, as they are in `all(...)`.
+        """
         inner: ast.stmt = ast.Assert(each.elt, node.msg)
         for part in reversed(each.generators):
             for condition in reversed(part.ifs):
                 inner = ast.If(condition, [inner], [])
             inner = ast.For(part.target, part.iter, [inner], [])
-        return inner
+        function = ast.parse("def __each__(): pass").body[0]
+        function.body = [self.visit(inner)]
+        return [function, passed_over(ast.Expr(call("__each__")))]
 
     def visit_Expr(self, node: ast.Expr) -> ast.stmt:
         self.generic_visit(node)
@@ -200,6 +212,15 @@ class Instrument(ast.NodeTransformer):
                 if handler.type is not None and not used(handler.type) & NOT_EXPECTED:
                     handler.body.insert(0, ast.Expr(call("__hold__")))
         return node
+
+
+def can_be_a_function(each: ast.GeneratorExp | ast.ListComp) -> bool:
+    """False where it awaits, binds a name outside, or loops over what has the name of one of its targets."""
+    targets = {name for part in each.generators for name in used(part.target)}
+    return not targets & used(each.generators[0].iter) and not any(
+        isinstance(part, (ast.Await, ast.NamedExpr)) or getattr(part, "is_async", False)
+        for part in ast.walk(each)
+    )
 
 
 def call(name: str, *args: ast.expr) -> ast.Call:

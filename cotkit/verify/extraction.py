@@ -24,6 +24,7 @@ import re
 from cotkit.records import Extraction
 from cotkit.verify.normalise import is_closed
 from cotkit.verify.quantities import is_plain_value
+from cotkit.verify.words import is_prose
 
 CAMEL_BOX = {r"\\boxed{(.*?)}", r"\\boxed\{(.*?)\}"}  # CAMEL's default pattern: meant as "the box"
 LONGEST_PHRASE = 2000  # characters of an answer that stands in a sentence
@@ -76,8 +77,13 @@ HEDGE_WORDS = re.compile(
 )
 BOLD_TEXT = re.compile(r"\*\*([^*\n]+)\*\*")
 OPTION_WITH_TEXT = re.compile(r"^(?:\(([A-Ha-h])\)|([A-H])[.):：](?=\s))")
+ABBREVIATED = (  # each group of one length, as a look-behind must be
+    r"(?<!\b(?:Mr|Ms|Dr|vs|ca))(?<!\b(?:Mrs|i\.e|e\.g|U\.S))(?<!\bapprox)"
+    r"(?<!\b(?:Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sep|Oct|Nov|Dec)(?=\. ?\d))(?<!\bSept(?=\. ?\d))"
+)
+THAT_IS = re.compile(r",? \(?i\.e\.,? ", re.I)
 ANSWER_ENDS = re.compile(
-    r"\n|[.。!?！？](?=\s|$|\*)|[;；]\s*[A-Za-z]{2}"
+    rf"\n|{ABBREVIATED}[.](?=\s|$|\*)|[。!?！？](?=\s|$|\*)|[;；]\s*[A-Za-z]{{2}}"
     r"|,? \(?(?:because|since|which)\b|, (?:not|so|as|where|and not)\b|[.\s]I hope\b",
     re.I,
 )
@@ -343,6 +349,9 @@ def tidy_phrase(rest: str) -> str:
     if end and end[0] in "?？":
         return ""
     answer = head + (rest[: end.start()] if end else rest)
+    answer, *again = THAT_IS.split(answer)  # 0.75, i.e. 75%
+    if again and is_prose(answer) and not is_plain_value(answer):  # the smallest prime, i.e. 2
+        answer = next(filter(is_plain_value, (part.rstrip(" )") for part in again)), answer)
     return answer.strip().strip("*_`\"'“”").rstrip(".,:;*_ ")
 
 

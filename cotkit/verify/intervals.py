@@ -23,6 +23,7 @@ INFINITE = {r"\infty": 1, r"+\infty": 1, r"-\infty": -1}
 NAME = r"(?:[A-Za-z]|\\[a-z]+)(?:_\w|_\{\w+\})?(?:\([a-z]\))?"
 SYMBOL = re.compile(r"(?<![\\A-Za-z])[A-Za-z](?![A-Za-z])")
 MEMBER = re.compile(rf"({NAME})(?: ?\\in ?| in (?=[\[(\\]))(.+)")
+SUM = re.compile(r"(?<!\d[eE])(?<=[^\^{(])[-+]")  # of several terms; 10^{-3} and 1e-3 are one
 SIGN = re.compile(r" ?(\\le|\\ge|\\ne|<|>) ?")
 AND = re.compile(r",? (?:and|&|but) ")
 FLIPPED = {"<": ">", ">": "<", r"\le": r"\ge", r"\ge": r"\le", r"\ne": r"\ne"}
@@ -115,7 +116,7 @@ def inequality(text: str) -> RealSet | None:
         left, right, sign = right, left, FLIPPED[sign]
     closed = sign in (r"\le", r"\ge")
     if match := absolute.fullmatch(left):
-        minus = right[1:] if right.startswith("-") else f"-{right}"
+        minus = f"-({right})" if SUM.search(right) else right[1:] if right[0] == "-" else f"-{right}"
         if sign in ("<", r"\le"):
             return RealSet((Piece(minus, right, closed, closed),), True, match[1])
         pieces = (Piece(r"-\infty", minus, False, closed), Piece(right, r"\infty", closed, False))
@@ -239,4 +240,7 @@ def compare_sets(reference: RealSet, prediction: RealSet, values: Values) -> Out
 def same_piece(gold: Piece, answer: Piece, values: Values) -> Outcome:
     if gold[2:] != answer[2:]:
         return Outcome(False, "interval", "an end is open on one side and closed on the other")
-    return all_true(values(*pair) for pair in zip(gold[:2], answer[:2], strict=True)).by("interval")
+    ends = list(zip(gold[:2], answer[:2], strict=True))
+    if any((a in INFINITE and r"\infty" not in b) or (b in INFINITE and r"\infty" not in a) for a, b in ends):
+        return Outcome(False, "interval", "an end is infinite on one side only")
+    return all_true(values(*pair) for pair in ends).by("interval")

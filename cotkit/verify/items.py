@@ -34,13 +34,14 @@ class Items(NamedTuple):
 @lru_cache(CACHED)
 def read_items(text: str) -> Items | None:
     """The items of a canonical text, None when it is one value."""
-    if r"\pm" in text:
-        plus, minus = (re.sub(r"\\pm ?", sign, text) for sign in "+-")
-        return Items("bare", (plus.removeprefix("+").strip(), minus.strip()))
     if text == "\\emptyset":
         return Items("curly", ())
     kind, inner = brackets(text)
+    if r"\pm" in text and (kind in ("round", "angle") or text.startswith("[[")):
+        return Items("bare", both_signs(text))  # two points, two matrices
     items = split_list(inner)
+    if r"\pm" in inner:
+        items = tuple(one for item in items for one in both_signs(item))
     if kind == "bare":
         sentence = any(len(item.split()) > LONGEST_WORD_ITEM and item[0].isalpha() for item in items)
         joined = bool(re.search(r" (?:and|or|&) ", text))
@@ -51,11 +52,19 @@ def read_items(text: str) -> Items | None:
     return None if group and len(items) < 2 else Items(kind, items)
 
 
+def both_signs(text: str) -> tuple[str, ...]:
+    r"""`1\pm 2` as `1+2`, `1-2`; a text without the sign as itself."""
+    if r"\pm" not in text:
+        return (text,)
+    plus, minus = (re.sub(r"\\pm ?", sign, text) for sign in "+-")
+    return plus.removeprefix("+").strip(), minus.strip()
+
+
 def brackets(text: str) -> tuple[str, str]:
     """The kind of bracket round the whole text, and what stands inside."""
     if text.startswith("\\{") and closing(text, 1) == len(text) - 1:
         return "curly", text[2:-2]
-    if text.startswith("\\langle") and text.endswith("\\rangle"):
+    if text.startswith("\\langle") and text.find("\\rangle") == len(text) - len("\\rangle"):
         return "angle", text[len("\\langle") : -len("\\rangle")]
     if is_closed(text):
         return {"(": "round", "[": "square", "{": "curly"}[text[0]], text[1:-1]

@@ -205,8 +205,12 @@ def ellipsis(reference: str, prediction: str, comparison: Comparison) -> Outcome
 
 def interval(reference: str, prediction: str, comparison: Comparison) -> Outcome | None:
     gold, answer = intervals.read_set(reference), intervals.read_set(prediction)
-    if gold is not None and answer is None and gold.clear:  # 2 \le x \le 2 against 2
-        answer = intervals.point(prediction)
+    if gold is not None and answer is None:
+        ends = {end for piece in gold.pieces for end in piece[:2]}
+        if intervals.SIGN.search(prediction) and all(map(relations.is_constant, ends)):
+            return Outcome(None, "interval", "an inequality that gives no set")  # |x - 1| < 2
+        if gold.clear:  # 2 \le x \le 2 against 2
+            answer = intervals.point(prediction)
     if answer is not None and gold is None and answer.clear:
         gold = intervals.point(reference)
     if (
@@ -329,7 +333,10 @@ def base(reference: str, prediction: str, comparison: Comparison) -> Outcome | N
 
 
 def algebra(reference: str, prediction: str, comparison: Comparison) -> Outcome | None:
-    return comparison.ask(reference, prediction)
+    outcome = comparison.ask(reference, prediction)
+    if outcome.correct and relations.rearranged(reference, prediction):
+        return Outcome(None, "symbolic", "the same equation, solved for another symbol")
+    return outcome
 
 
 STAGES = {

@@ -1,6 +1,6 @@
 r"""Tables of notation: characters, LaTeX commands, program output, patterns. `normalise.py` applies them.
 
-A new spelling is one more row here, with a case in tests/verify/test_answers.py.
+A new spelling is one more row here, with a case in tests/verify/answer_cases.txt.
 """
 
 from __future__ import annotations
@@ -103,6 +103,10 @@ PATTERNS = [
     (re.compile(r"(?<![\\A-Za-z])pi(?![A-Za-z])"), r"\\pi "),
     (re.compile(r"(?<![\\A-Za-z])(?:inf|oo|[Ii]nfinity|infty)(?![A-Za-z])"), r"\\infty "),
     (re.compile(r"\\ldots\s*|\.{3,}"), r"\\ldots "),
+    (  # a vector, <1, 2>; in 0 < x, y > 2 no sign opens one
+        re.compile(r"(^|[=,;] ?|(?:and|or) )<([^<>=]+,[^<>=]+)>(?= ?(?:$|[,;]|and\b|or\b))"),
+        r"\1\\langle \2\\rangle",
+    ),
     (re.compile(r"<=|=<"), r"\\le "),
     (re.compile(r">="), r"\\ge "),
     (re.compile(r"(?<=\s)!=|(?<=[a-z])!=(?=\s)"), r"\\ne "),

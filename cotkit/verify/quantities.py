@@ -28,8 +28,8 @@ CURRENCY_FIRST = re.compile(
     r"(?P<sign>[+-]?) ?(?P<currency>(?:US)?\\\$|[€£¥₹]|(?:USD|EUR|GBP|JPY|CNY|INR|Rs\.?)(?= ?\d)) ?"
     r"(?P<rest>.+)"
 )
-SHORT_SCALE = re.compile(r"(.*\d) ?([kKMBm])n?(?![A-Za-z])(.*)")
-SHORT_SCALES = {"k": "thousand", "K": "thousand", "M": "million", "m": "million", "B": "billion"}
+SHORT_SCALE = re.compile(r"(.*\d) ?([kKMBmb])n?(?![A-Za-z])(.*)")
+SHORT_SCALES = dict(zip("kKMmBb", ("thousand",) * 2 + ("million",) * 2 + ("billion",) * 2, strict=True))
 AMOUNT = re.compile(
     r"[-+]?\d[\d.,/ ]*(?:(?<= )(?:hundred|thousand|million|billion|trillion)\b)?|\\frac\{\d+\}\{\d+\}"
 )

@@ -1,7 +1,8 @@
 r"""Equations and named values: `x = 5`, `5 = x`, `f(x) = x^2`, `Area: 12`, `2 + 3 = 5`, `x = 1, y = 2`.
 
 A name in front of a value is set aside when the other side gives the value alone; two different symbols are
-two different answers. Equations that define nothing (`2x + 4y - 3 = 0`) go to the symbolic stage whole.
+two different answers. Equations that define nothing (`2x + 4y - 3 = 0`) go to the symbolic stage whole, but
+where the reference gives a value: `3x + 6 = 21` gives none, and may be no more than the question.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from cotkit.verify.arithmetic import read_number
-from cotkit.verify.items import Items, compare_items, read_items, split_list
+from cotkit.verify.items import Items, both_signs, compare_items, read_items, split_list
 from cotkit.verify.normalise import CACHED, is_closed, key, split_top
+from cotkit.verify.quantities import read_quantity
+from cotkit.verify.symbolic import prepare, symbols_in
 from cotkit.verify.verdicts import Outcome, Values, all_true
 
 NO_NAME = r"(?!frac|sqrt|pi\b|in\b|cdot|times|le\b|ge\b|infty|emptyset)"
@@ -24,6 +27,8 @@ NAME = re.compile(
 )
 FUNCTION = re.compile(r"[A-Za-z]'?\^?(?:\{-1\})?\([a-z]\)|y'?")
 LABEL = re.compile(r"(?=.*[A-Za-z]{3})[A-Za-z][A-Za-z' -]{1,40}")
+MEMBER = re.compile(r"(.+?)(?: ?\\in ?| in )(\\?\{[^|:]+\})")  # x \in \{1,2\}
+UNSOLVED = Outcome(None, "relation", "an equation that gives no value")
 EQUALS = re.compile(r"(?<![<>!\\:])=|\\approx|:=")
 
 
@@ -40,6 +45,8 @@ def read_relation(text: str) -> Relation | None:
     """None: the text is no equation and no labelled value."""
     parts = [part.strip() for part in split_top(EQUALS.sub("=", text), "=")]
     if len(parts) == 1:
+        if (member := MEMBER.fullmatch(text)) and (NAME.fullmatch(member[1]) or is_names(member[1])):
+            return Relation(member[1], member[2])
         label, colon, rest = text.partition(": ")
         if colon and LABEL.fullmatch(label) and rest.strip():
             return Relation(label, rest.strip(), True)
@@ -85,7 +92,7 @@ def read_assignments(text: str) -> dict[str, str] | Items | None:
         return None
     names = [relation.name for relation in relations]
     if len(set(names)) == 1:
-        return Items("curly", tuple(relation.value for relation in relations))
+        return Items("curly", tuple(one for relation in relations for one in both_signs(relation.value)))
     if len(set(names)) == len(names):
         return {key(relation.name): relation.value for relation in relations}
     return None
@@ -97,6 +104,11 @@ def compare_assignments(reference: str, prediction: str, values: Values) -> Outc
         return None
     if isinstance(gold, dict) and isinstance(answer, dict):
         return by_name(gold, answer, values)
+    if gold is not None and is_unsolved(prediction):
+        return UNSOLVED
+    firsts = [read_relation(next(iter(split_list(text)), "")) for text in (reference, prediction)]
+    if not any(isinstance(side, dict) for side in (gold, answer)) and all(firsts) and other_name(*firsts):
+        return Outcome(None if firsts[0].label else False, "assignments", "another name")
     sides = []
     for side, text in ((gold, reference), (answer, prediction)):
         if isinstance(side, dict):
@@ -121,16 +133,37 @@ def compare_relations(reference: str, prediction: str, values: Values) -> Outcom
         return None
     if gold is None or answer is None:
         return value_against_relation(reference, prediction, gold or answer, values)
+    constant = gold.value is not None and is_constant(gold.value)
     if gold.value is None or answer.value is None:
-        return None
+        return UNSOLVED if constant and is_unsolved(prediction) else None
     if other_name(gold, answer):
+        if not gold.label and (mentions(gold.value, answer.name) or mentions(answer.value, gold.name)):
+            return None  # y = 2x, x = y/2
         outcome = values(gold.value, answer.value)
         sure = outcome.correct is False or (read_number(gold.value) is not None and not gold.label)
         return Outcome(False if sure else None, "relation", "another name")
     outcome = values(gold.value, answer.value)
-    if outcome.correct is False and not gold.label and implicit(gold, answer):
-        return None  # x = 6 - x against x = 3
+    if outcome.correct is False and not gold.label and any(map(implicit, (gold, answer))):
+        return UNSOLVED if constant else None  # x = 6 - x against x = 3
     return outcome.by("relation")
+
+
+def is_unsolved(text: str) -> bool:
+    """One equation or several, none of which gives a value."""
+    relations = [read_relation(piece) for piece in split_list(text)]
+    return all(relation is not None and relation.value is None for relation in relations)
+
+
+def is_constant(value: str) -> bool:
+    """Numbers and units, no symbol that is not known."""
+    quantity = read_quantity(value)
+    return (quantity is not None and not quantity.glued) or not symbols_in(prepare(value)) - {"i", "pm"}
+
+
+def rearranged(reference: str, prediction: str) -> bool:
+    """`a = F/m` and `F = ma`: equations solved for another symbol. In x and y they may be one curve."""
+    sides = [read_relation(text) for text in (reference, prediction)]
+    return all(sides) and other_name(*sides) and {side.name for side in sides} != {"x", "y"}
 
 
 def other_name(gold: Relation, answer: Relation) -> bool:
@@ -157,9 +190,10 @@ def value_against_relation(
     return Outcome(None, "relation", "an equation against a value")
 
 
-def implicit(gold: Relation, answer: Relation) -> bool:
+def implicit(relation: Relation) -> bool:
     """The name stands on the right side too."""
-    return any(
-        side.name and re.search(rf"(?<![A-Za-z\\]){re.escape(side.name)}(?![A-Za-z])", side.value)
-        for side in (gold, answer)
-    )
+    return relation.name != "" and mentions(relation.value, relation.name)
+
+
+def mentions(value: str, name: str) -> bool:
+    return re.search(rf"(?<![A-Za-z\\]){re.escape(name)}(?![A-Za-z])", value) is not None

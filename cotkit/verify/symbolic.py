@@ -152,11 +152,17 @@ def symbol_names(value: Any) -> set[str]:
 
 def lost_symbols(value: Any, text: str) -> bool:
     """Does the text hold a letter that the parsed object does not?"""
-    written = {name.lstrip("\\") for name in COMMAND_OR_LETTER.findall(text)} - NO_SYMBOLS
     kept = " ".join(symbol_names(value))
     return any(
-        name not in kept for name in written if name not in ("R", "Z", "N", "Q", "C") or "mathbb" not in text
+        name not in kept
+        for name in symbols_in(text)
+        if name not in ("R", "Z", "N", "Q", "C") or "mathbb" not in text
     )
+
+
+def symbols_in(text: str) -> set[str]:
+    """The letters and Greek names in a formula that stand for something."""
+    return {name.lstrip("\\") for name in COMMAND_OR_LETTER.findall(text)} - NO_SYMBOLS
 
 
 def decimals_of(text: str) -> int | None:

@@ -18,6 +18,7 @@ from cotkit.verify.verdicts import Outcome, Values
 YES = {"yes", "true", "correct", "right", "yeah", "affirmative"}
 NO = {"no", "false", "incorrect", "wrong", "nope", "not true", "not correct", "untrue"}
 SHORT = {"y": True, "n": False, "t": True, "f": False}  # only where the answer type says yes_no
+NO_AS_ARTICLE = re.compile(r"no (?!it\b|this\b|that\b|they\b|he\b|she\b|there\b)", re.I)  # no way
 NONE_OF_IT = {"no solution", "no real solution", "empty set", "null set", "there is no solution"}
 
 OPTION = re.compile(r"(?:\(([A-Ha-h])\)|\[([A-H])\]|([A-H])[.):]?|([a-h])\))")
@@ -25,13 +26,14 @@ OPTION_WITH_TEXT = re.compile(r"(?:\(([A-Ha-h])\)|([A-Ha-h])(?:[).]|[:])(?= ))[:
 OPTION_NAMED = re.compile(r"(?:the )?(?:correct |right )?(?:option|choice|answer|letter)s?:? (.+)", re.I)
 SEVERAL_OPTIONS = re.compile(r"\(?[A-H]\)?(?:(?:,? (?:and|&|or) |[,;/&] ?| )\(?[A-H]\)?)+")
 GLUED_OPTIONS = re.compile(r"[A-H]{2,8}")
+LONE_OPTION = re.compile(r"(?<![^\W\d_])[A-H](?![^\W\d_])")
 IN_A_ROW = re.compile(r"[A-H](?: ?[A-H])+")  # options, or things put in order
 LETTER_AND_VALUE = re.compile(r"(?:\(([A-H])\)[.:]? ?|([A-H])[).] (?=[-\d\\$(]))(\S.*)", re.S)
 
 WORD_TEXT = re.compile(r"[^\W\d_](?:[^\W\d_]|['’.,&!?:()/ -])*")
 PROSE_WORD = re.compile(
     r"(?<![\\A-Za-z])(?:[A-Za-z]{4,}|(?:and|or|not|no|if|is|the|for|but|of|in|[Mm]ay)(?![A-Za-z])"
-    r"|(?<=1)st\b|(?<=2)nd\b|(?<=3)rd\b|(?<=[04-9])th\b)"
+    r"|(?<=1)st\b|(?<=2)nd\b|(?<=3)rd\b|(?<=[04-9])th\b|(?<=1[1-3])th\b)"
 )
 LETTERS = re.compile(r"[^\W\d_]+")
 FORMULA_SIGN = re.compile(r"[=+*^<>\\|{}]|(?<=\w)/(?=\w)|\d\(")
@@ -55,6 +57,8 @@ MEANINGS |= {f"{word}th": {Fraction(n)} for word, n in WORDS.items() if 13 <= n 
 MEANINGS |= {f"{word[:-1]}ieth": {Fraction(n)} for word, n in WORDS.items() if n >= 20}
 ONCE = {"first": 1, "once": 1, "second": 2, "twice": 2, "eleventh": 11, "twelfth": 12, "dozen": 12}
 MEANINGS |= {word: {Fraction(n)} for word, n in ONCE.items()}
+ELEMENTS = "Bh Bi Bk Cf Cn Co Cs Cu Hf Ho Hs In Nb Nh Ni No Np Os Pb Po Pu Sb Sc Si Sn Yb"  # CO is no Co
+CASE_COUNTS = {frozenset({symbol, symbol.upper()}) for symbol in ELEMENTS.split()}
 FREE_TEXT = 6  # words: longer answers that differ need a reader
 
 
@@ -67,8 +71,10 @@ def yes_no(reference: str, prediction: str, asked: bool) -> Outcome | None:
     first = re.match(r"(\w+)(?:[,;:.]| -| because| since)\s", prediction)
     if first and (answer := truth(first[1], asked)) is not None:  # "Yes, because ..."
         return Outcome(gold == answer, "yes_no", "its first word")
-    if len(prediction.split()) > 3:
-        return Outcome(None, "yes_no", "a sentence that is neither yes nor no")
+    said = prediction.split()
+    says_it = any(truth(word, asked) is not None for word in said) and not NO_AS_ARTICLE.match(prediction)
+    if len(said) > 3 or says_it:  # "It is true"
+        return Outcome(None, "yes_no", "a sentence that is not read as yes or no")
     return Outcome(False, "yes_no", "neither yes nor no")
 
 
@@ -117,6 +123,9 @@ def options(reference: str, prediction: str, asked: bool, fold: bool, values: Va
     if not answer and gold_text:
         return values(gold_text, prediction).by("option")
     if set(gold) != set(answer):
+        said = set(LONE_OPTION.findall(prediction)) if WORD_TEXT.fullmatch(prediction.lstrip("(")) else set()
+        if said == set(gold) and not NEGATIONS & set(fold_words(prediction)):
+            return Outcome(None, "option", "the same letters in a sentence")  # A and B only
         return Outcome(False, "option", "another option" if answer else "no option letter")
     if gold_text and answer_text and values(gold_text, answer_text).correct is not True:
         return Outcome(None, "option", "the same letter with another text")
@@ -173,6 +182,8 @@ def words(reference: str, prediction: str, fold: bool, asked: bool) -> Outcome |
         return Outcome(None, "words", "a formula with words in it")
     if gold and "".join(gold) == "".join(answer):
         same = fold or reference.replace(" ", "") == prediction.replace(" ", "")
+        if same and {reference, prediction} in CASE_COUNTS:
+            return Outcome(None, "words", "an element or two?")
         return Outcome(same, "words", "the same words" if same else "another case")
     if not asked and is_symbols(reference) and sorted(reference) == sorted(prediction):
         return Outcome(None, "words", "words or products of symbols? answer_type='text' or 'algebra' decides")

@@ -18,7 +18,7 @@ from cotkit import aio, prompts
 from cotkit.chat import ChatModel, ModelError
 from cotkit.problems import Problem
 from cotkit.records import Completion, Verdict
-from cotkit.verify import check_answer, extract_answer, reference_answer
+from cotkit.verify import AnswerVerifier, SandboxTooWeak
 from cotkit.widgets.base import Widget, button, facts, mathematics, text
 
 VALUES = ("problem", "few_shot", "trace", "feedback", "answer")
@@ -100,14 +100,10 @@ class PromptPlayground(Widget):
                     self.messages(), temperature=self.temperature, max_tokens=self.max_tokens
                 )
             )
-        except (ModelError, ValueError) as error:
+            given, cut = self.answer.text, self.answer.truncated
+            _, self.verdict = aio.run(AnswerVerifier().averify(self.problem, given, truncated=cut))
+        except (ModelError, SandboxTooWeak, ValueError) as error:
             self.error = str(error)
-        else:
-            gold = self.problem.reference and reference_answer(self.problem.reference)
-            found = extract_answer(self.answer.text)
-            if gold and found:
-                p = self.problem
-                self.verdict = check_answer(found, gold, p.answer_type, p.tolerance)
         self.redraw()
         return self.answer
 
@@ -128,7 +124,7 @@ class PromptPlayground(Widget):
             return ""
         usage = self.answer.usage
         took = {
-            "verdict": self.verdict.in_words if self.verdict else "no reference or no answer found",
+            "verdict": f"{self.verdict.in_words} ({self.verdict.method}: {self.verdict.reason})",
             "prompt tokens": usage.prompt_tokens,
             "completion tokens": usage.completion_tokens,
             "cost": "unknown" if usage.cost_usd is None else f"${usage.cost_usd:.4g}",

@@ -245,6 +245,21 @@ def test_the_real_worker_answers_one_line_a_pair_whatever_the_text(worker):
     assert not os.path.exists("/tmp/made-by-sympify")
 
 
+LARGE_PARENT = """
+from cotkit.verify import symbolic_worker, workers
+held = bytearray(b"x") * (symbolic_worker.RECYCLE + (64 << 20))
+worker = workers.Worker(workers.WorkerPool().command)
+for _ in range(3):
+    print(worker.run([("x+1", "1+x")], {}, 60)[0][0].correct)
+"""
+
+
+def test_a_worker_of_a_large_process_does_more_than_one_job():
+    """Linux counts the peak of the process that starts another to that one."""
+    done = subprocess.run([sys.executable, "-c", LARGE_PARENT], capture_output=True, text=True, timeout=120)
+    assert done.stdout.split() == ["True"] * 3, done.stderr
+
+
 PARENT = """
 import os, threading
 from cotkit.verify import check_answer, workers

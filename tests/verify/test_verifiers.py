@@ -177,6 +177,15 @@ HONEST = {
     ),
     "joined": ("def f(x):\n    return x * x", ["assert f(2) == 4 and f(3) == 9 and 3 < f(2) < 5"]),
     "of all": ("def f(x):\n    return x * x", ["assert all(f(i) == i * i for i in range(99) if i != 3)"]),
+    "of all, the name used again": (
+        "def f(x):\n    return x + 1",
+        "def t():\n    x = 10\n    assert all(f(x) == x + 1 for x in [1, 2])\n    assert f(x) == 11\nt()",
+    ),
+    "of all, twice": (
+        "def f(x):\n    return x",
+        "assert all(f(i) == i for i in range(50))\nassert all(f(i) > j for i in range(9) for j in range(i))",
+    ),
+    "of all, of its own name": ("def f(x):\n    return x", "x = [1, 2]\nassert all(f(x) == x for x in x)"),
     "of many": ("def f(x):\n    return x", ["assert sorted(f(-i) for i in range(9)) == list(range(-8, 1))"]),
     "nested calls": ("def f(x):\n    return x + 1", ["assert f(f(f(1))) == 4", "assert f(1) in (2, 3)"]),
     "with an exception": (
@@ -234,6 +243,14 @@ BESIDE = {
         "class Node:\n    def __init__(self, value):\n        self.value = value\nassert f(Node(3)) == 3",
     ),
     "a coroutine": ("async def f(x):\n    return x", ["import asyncio", "assert asyncio.run(f(2)) == 2"]),
+    "coroutines in a loop": (
+        "async def f(x):\n    return x",
+        "import asyncio\nasync def t():\n    assert all([await f(i) == i for i in [1]])\nasyncio.run(t())",
+    ),
+    "a file that the test writes": (
+        "def f(path):\n    return open(path).read()",
+        "with open('a.txt', 'w') as file:\n    file.write('hi')\nassert f('a.txt') == 'hi'",
+    ),
     "an exception of its own": (
         "class Mine(Exception): pass\ndef f():\n    raise Mine()",
         "try:\n    f()\n    assert False\nexcept Mine:\n    pass",
