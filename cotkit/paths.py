@@ -22,10 +22,18 @@ def root() -> pathlib.Path:
 
 
 def run_folder(run: str | os.PathLike[str]) -> pathlib.Path:
-    """A plain name is a folder under `<root>/runs`; anything with a separator is a path as it stands."""
+    """A plain name is a folder under `<root>/runs`; anything with a separator is a path as it stands.
+
+    Absolute, for the current folder may change while a run goes, and is another one in a worker.
+    """
     text = os.fspath(run)
     if not text or text in {".", ".."}:
         raise ValueError(f"a run needs a name or a path, got {text!r}")
     if os.sep in text or (os.altsep and os.altsep in text) or not isinstance(run, str):
-        return pathlib.Path(text).expanduser()
+        return file_path(text)
     return root() / "runs" / text
+
+
+def file_path(path: str | os.PathLike[str]) -> pathlib.Path:
+    """Absolute, `~` expanded."""
+    return pathlib.Path(path).expanduser().absolute()

@@ -14,6 +14,7 @@ _HOME = {  # name: where it is, loaded when first asked for
     "ChatModel": "model",
     "ParseError": "structured",
     "WeightsError": "weights",
+    "check_budgets": "budgets",
     "check_sampling": "config",
     "checked_url": "config",
     "classify_failure": "errors:classify",

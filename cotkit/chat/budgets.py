@@ -15,6 +15,15 @@ from cotkit.chat.tally import Amount, Tally
 ONE_CALL = Amount(1)
 
 
+def check_budgets(
+    budget_usd: float | None = None, budget_tokens: int | None = None, budget_calls: int | None = None
+) -> None:
+    """TypeError or ValueError for what can be no budget; None = there is none."""
+    check_number("budget_usd", budget_usd, least=0, optional=True)
+    check_number("budget_tokens", budget_tokens, least=0, whole=True, optional=True)
+    check_number("budget_calls", budget_calls, least=0, whole=True, optional=True)
+
+
 class Budgets:
     """Lives in the engine's loop. `tallies`: what was spent, by role. `path`: the ledger, for messages."""
 
@@ -26,9 +35,7 @@ class Budgets:
         tokens: int | None,
         calls: int | None,
     ):
-        check_number("budget_usd", usd, least=0, optional=True)
-        check_number("budget_tokens", tokens, least=0, whole=True, optional=True)
-        check_number("budget_calls", calls, least=0, whole=True, optional=True)
+        check_budgets(usd, tokens, calls)
         self._tallies, self._path = tallies, path
         self.limits = Amount(*(math.inf if limit is None else limit for limit in (calls, tokens, usd)))
         self._bounded = self.limits != Amount(math.inf, math.inf, math.inf)

@@ -139,6 +139,7 @@ def check_sampling(sampling: Mapping[str, Any], extra_body: Mapping[str, Any] | 
         return
     if not isinstance(extra_body, Mapping):
         raise TypeError(f"extra_body must be a dict of further request fields, got {extra_body!r}")
+    check_number("the seed in extra_body", extra_body.get("seed"), whole=True, optional=True)
     if taken := sorted(RESERVED & set(extra_body)):
         raise ValueError(f"extra_body cannot set {', '.join(taken)}: cotkit sets it")
 
@@ -215,6 +216,11 @@ def read_key(api_key_env: str | None, base_url: str) -> str | None:
         raise ValueError(
             f"the environment variable {api_key_env} (api_key_env, for {host}) is not set: set it before "
             f'starting Python, or in the notebook: os.environ["{api_key_env}"] = getpass.getpass()'
+        )
+    if not (key.isascii() and key.isprintable()):
+        raise ValueError(
+            f"the environment variable {api_key_env} (api_key_env, for {host}) holds a character that no key "
+            "has, such as a line break or a dash or dots that an editor made: copy the key again"
         )
     return key
 

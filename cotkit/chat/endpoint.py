@@ -37,6 +37,7 @@ BACKOFF_S, LONGEST_BACKOFF_S = 0.5, 30.0
 LONGEST_RETRY_AFTER_S = 120.0
 COOL_DOWN_S = 1.0  # after a first 429 that does not say how long
 EMPTY_RETRIES = 2  # three empty answers to one prompt are no accident
+OWN_429S = 4  # of one call, while others are answered: they are about this call, not about the endpoint
 CHARACTERS_PER_TOKEN = 4  # only for what budgets expect; English prose, OpenAI's rule of thumb
 GUESSED_ANSWER_TOKENS = 500
 
@@ -67,7 +68,7 @@ class Endpoint:
         self.limiter = Limiter(options.max_concurrency, options.max_requests_per_minute, self._clock)
         self.breaker = Breaker(self._clock)
         self.dialect = Dialect(options, self.identity, self.host)
-        self.retries = self.rate_limited = 0
+        self.retries = self.rate_limited = self.answered = 0
         self.last_failure = ""
         self._limited_since: float | None = None
         self._client = client
@@ -117,11 +118,12 @@ class Endpoint:
         others: the endpoints that could be asked instead. attempts: failed requests are appended to it.
         """
         caller, retries, empties, again = next(_callers), 0, 0, False
+        refused = _Refused(self)
         while True:
             alone = not any(other.breaker.admits() for other in others)
             if not self.breaker.admits(alone):
                 raise Failure("circuit_open", self.breaker.reason)
-            ticket = await self.limiter.acquire(first=again)
+            ticket = await self.limiter.acquire(first=again and refused.times < 2)
             if ticket is None:  # the breaker opened meanwhile
                 continue
             again, failure, answered, probes = True, None, False, False
@@ -138,17 +140,23 @@ class Endpoint:
                 failure = error
                 if failure.kind == "connection" and self._revive is not None:
                     await self._make_it_run(failure, asked, tried)
-                self._take_in(failure, caller)
+                if failure.kind == "rate_limit":
+                    refused.again()
+                self._take_in(failure, caller, refused)
             finally:
                 self.breaker.leave(probes)
-                limited = failure is not None and failure.kind == "rate_limit"
+                limited = failure is not None and failure.kind == "rate_limit" and not refused.own
                 self.limiter.release(ticket, clean=answered, limited=limited)
             attempts.append(
                 Attempt(
                     endpoint=self.label, model=self.options.model, kind=failure.kind, message=failure.message
                 )
             )
-            if failure.kind == "rate_limit" or self.dialect.learn(failure, body):
+            if failure.kind == "rate_limit":
+                if refused.own:
+                    await self._wait_alone(refused, failure)
+                continue
+            if self.dialect.learn(failure, body):
                 continue
             elsewhere = self.breaker.kind is not None and any(o.breaker.admits() for o in others)
             passing = failure.kind in TRANSIENT and not elsewhere
@@ -181,12 +189,22 @@ class Endpoint:
             self._take_key()
             await self.aclose()
 
-    def _take_in(self, failure: Failure, caller: int) -> None:
+    async def _wait_alone(self, refused: _Refused, failure: Failure) -> None:
+        """Until a call that alone is refused may be tried again; raises its failure after too long."""
+        if refused.waited >= self.options.rate_limit_patience:
+            failure.message += f" ({refused.times} times, while others were answered)"
+            raise failure
+        wait = _backoff(refused.times, failure)
+        refused.waited += wait
+        await self._clock.sleep(wait)
+
+    def _take_in(self, failure: Failure, caller: int, refused: _Refused) -> None:
         """What one failed request means for everyone who uses this endpoint."""
         opened = False
         self.last_failure = f"{failure.kind}: {failure.message}"
         if failure.kind == "rate_limit":
-            opened = self._rate_limited(failure)
+            self.rate_limited += 1
+            opened = not refused.own and self._rate_limited(failure)
         elif failure.kind in DOWN:
             opened = self.breaker.open(failure, hard=True)
         elif failure.kind in TRANSIENT:
@@ -197,7 +215,6 @@ class Endpoint:
             self.limiter.send_away()
 
     def _rate_limited(self, failure: Failure) -> bool:
-        self.rate_limited += 1
         now = self._clock.now()
         if self._limited_since is None:
             self._limited_since = now
@@ -213,6 +230,7 @@ class Endpoint:
         return False
 
     def _works(self) -> None:
+        self.answered += 1
         self.breaker.succeeded()
         self._limited_since = None
 
@@ -351,9 +369,27 @@ class Endpoint:
         await transport.close()
 
 
+class _Refused:
+    """The 429s of one call: how many `times`, and how many seconds it `waited` by itself for another try."""
+
+    def __init__(self, endpoint: Endpoint):
+        self._endpoint, self._answered = endpoint, 0
+        self.times, self.waited = 0, 0.0
+
+    def again(self) -> None:
+        if not self.times:
+            self._answered = self._endpoint.answered
+        self.times += 1
+
+    @property
+    def own(self) -> bool:
+        """They are no reason to slow others down, which are answered, or to give the endpoint up."""
+        return self.times >= OWN_429S and self._endpoint.answered > self._answered
+
+
 def _backoff(retry: int, failure: Failure) -> float:
     """Full jitter (Brooker, "Exponential Backoff And Jitter", 2015); not before the endpoint wants it."""
-    jittered = random.uniform(0, min(LONGEST_BACKOFF_S, BACKOFF_S * 2 ** (retry - 1)))
+    jittered = random.uniform(0, min(LONGEST_BACKOFF_S, BACKOFF_S * 2 ** min(retry - 1, 10)))
     return max(jittered, min(failure.retry_after or 0.0, LONGEST_RETRY_AFTER_S))
 
 

@@ -28,7 +28,7 @@ ErrorKind = Literal[
     "timeout",
     "connection",  # refused, reset, dropped
     "bad_request",  # 400, 422: our fault, not retried
-    "context_length",  # the prompt is too long for the model
+    "context_length",  # the prompt is too long for the model, or for what the account may send in a minute
     "empty",  # no content
     "refusal",  # refusal or content_filter
     "parse",  # no valid object after the re-ask
@@ -43,6 +43,7 @@ MESSAGE_LENGTH = 400  # an error page is not worth more
 _CONTEXT = re.compile(
     r"context[ _](length|window|size)|prompt is too long|too many (input )?tokens|reduce the length", re.I
 )
+_TOO_LARGE = re.compile(r"request too large|must be reduced", re.I)  # of a 429 that no waiting helps
 _QUOTA = re.compile(r"insufficient[ _](quota|balance|credits?|funds)|out of credits|credit balance", re.I)
 _BILLING = re.compile(r"billing", re.I)
 _RATE = re.compile(r"per[ _-]?(second|minute|hour|day)|rate[ _-]?limit|retry", re.I)
@@ -109,6 +110,8 @@ def classify(status: int, headers: Mapping[str, str], body: Any) -> Failure:
 def _kind(status: int, words: str, retry_after: float | None) -> str:
     if status == 402 or (status in (400, 403, 429) and _QUOTA.search(words)):
         return "quota"
+    if status == 429 and _TOO_LARGE.search(words):
+        return "context_length"
     if status == 429:
         # Some vendors mention billing in every 429; theirs also say when to come back.
         billing = _BILLING.search(words) and retry_after is None and not _RATE.search(words)

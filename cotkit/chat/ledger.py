@@ -57,7 +57,7 @@ class CallLedger:
         use_cache: bool = True,
         read_only: bool = False,
     ):
-        self.path, self.use_cache = Path(path), use_cache
+        self.path, self.use_cache = Path(path).absolute(), use_cache
         self._lock = threading.RLock()  # totals() is read from the notebook's thread
         self._tallies: dict[str, Tally] = {}
         self.budgets = Budgets(self._tallies, self.path, budget_usd, budget_tokens, budget_calls)

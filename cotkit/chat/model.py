@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import html
 import inspect
 import pickle
+from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -26,10 +26,11 @@ from cotkit.chat.ledger import CallLedger
 from cotkit.chat.limiter import Clock
 from cotkit.chat.structured import ParseError, ask_again, parse_object
 from cotkit.records import Attempt, Completion, Usage
+from cotkit.shown import Shown
 
 T = TypeVar("T")
 
-PASSED_ON = DOWN | TRANSIENT | {"circuit_open"}  # kinds after which the next endpoint is asked
+PASSED_ON = DOWN | TRANSIENT | {"circuit_open", "rate_limit"}  # kinds after which the next endpoint is asked
 
 _ADVICE = {
     "auth": "check the key that api_key_env names, and what it is allowed to use",
@@ -38,10 +39,11 @@ _ADVICE = {
     "timeout": "raise timeout, lower max_tokens or max_concurrency",
     "context_length": "shorten the prompt or lower max_tokens",
     "empty": "raise max_tokens, or try another temperature",
+    "rate_limit": "it is this call alone: shorten the prompt or lower max_tokens",
 }
 
 
-class ChatModel:
+class ChatModel(Shown):
     """A model behind any OpenAI-compatible endpoint.
 
     model, base_url, api_key_env: base_url None = OpenAI; api_key_env is the NAME of the variable that holds
@@ -57,7 +59,8 @@ class ChatModel:
     price: (US dollars per million prompt tokens, per million completion tokens); None = the shipped table.
     supports_n: several choices in one request; "auto" = at OpenAI only.
     transport: "openai", or "aiohttp": without the openai client's layers, for thousands in flight.
-    rate_limit_patience: seconds of nothing but 429 until the endpoint is given up.
+    rate_limit_patience: seconds of nothing but 429 until the endpoint is given up; and that one call waits
+        which alone gets 429, while others are answered, until it fails.
     endpoint_name: stands for host and port in rows, config.json and cache keys (for ports that change).
     name: what messages and judges call it. client: see `from_client`. clock: for tests.
 
@@ -315,7 +318,10 @@ class ChatModel:
 
     def stats(self) -> dict[str, Any]:
         """For monitors: in_flight, waiting, limit, rate_limited (429s), retries; and by endpoint."""
-        each = {_where(endpoint): endpoint.stats() for endpoint in self.endpoints}
+        each, seen = {}, Counter[str]()
+        for endpoint in dict.fromkeys(self.endpoints):
+            seen[where := _where(endpoint)] += 1  # again with another key
+            each[where if seen[where] == 1 else f"{where} #{seen[where]}"] = endpoint.stats()
         counts = ("in_flight", "waiting", "limit", "rate_limited", "retries")
         return {name: sum(s[name] for s in each.values()) for name in counts} | {"by_endpoint": each}
 
@@ -333,21 +339,16 @@ class ChatModel:
         places = " -> ".join(_where(endpoint) for endpoint in self.endpoints)
         return f"ChatModel({places}{asked}, max_concurrency={self.max_concurrency})"
 
-    def _repr_html_(self) -> str:
-        header = "<tr><th>endpoint</th><th>model</th><th>parameters</th><th>in flight</th><th>state</th></tr>"
-        rows = []
-        for endpoint in self.endpoints:
-            now = endpoint.stats()
+    def shown(self) -> dict[str, Any]:
+        """Each endpoint in the order of asking: its parameters, what is in flight, whether it is asked."""
+        states = {}
+        known = zip(dict.fromkeys(self.endpoints), self.stats()["by_endpoint"].items(), strict=True)
+        for endpoint, (name, now) in known:
             parameters = ", ".join(f"{k}={v}" for k, v in endpoint.dialect.parameters(Call([])).items())
-            cells = (
-                endpoint.label,
-                endpoint.options.model,
-                parameters or "the endpoint's own",
-                f"{now['in_flight']} of {now['limit']}",
-                f"left alone: {now['left_alone']}" if now["left_alone"] else "ready",
-            )
-            rows.append("<tr>" + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in cells) + "</tr>")
-        return f"<table>{header}{''.join(rows)}</table>"
+            left_alone = f"left alone: {now['left_alone']}" if now["left_alone"] else "ready"
+            in_flight = f"{now['in_flight']} of {now['limit']} in flight"
+            states[name] = [parameters or "parameters: the endpoint's own", in_flight, left_alone]
+        return states
 
 
 _own = inspect.signature(ChatModel).parameters  # Shift-Tab in a notebook shows every option by name

@@ -73,8 +73,8 @@ def _read_body(body: Any) -> Reply:
 
 def _error_in_body(error: Any) -> Failure:
     """Some gateways answer 200 and put the upstream error, with its status, into the body."""
-    code = error.get("code") if isinstance(error, dict) else None
-    status = int(code) if str(code).isdigit() and 400 <= int(code) < 600 else 502
+    code = str(error.get("code")) if isinstance(error, dict) else ""
+    status = int(code) if re.fullmatch("[45][0-9]{2}", code) else 502
     return classify(status, {}, {"error": error})
 
 
@@ -105,8 +105,7 @@ def _read_choice(choice: Any, thought_in_secret: bool) -> Answer:
         text, thought, unclosed = split_think(text)
         reasoning = thought if thought is not None else reasoning
     cut = finish_reason == "length"
-    logprobs = choice.get("logprobs")
-    logprobs = logprobs.get("content") if isinstance(logprobs, dict) else None
+    logprobs = _logprobs(choice.get("logprobs"))
     problem, detail = None, ""
     if message.get("refusal") or finish_reason == "content_filter":
         problem, detail = "refusal", str(message.get("refusal") or "stopped by a content filter")
@@ -124,6 +123,12 @@ def _read_choice(choice: Any, thought_in_secret: bool) -> Answer:
         problem=problem,
         detail=detail,
     )
+
+
+def _logprobs(logprobs: Any) -> list[dict[str, Any]] | None:
+    tokens = logprobs.get("content") if isinstance(logprobs, dict) else None
+    known = isinstance(tokens, list) and all(isinstance(token, dict) for token in tokens)
+    return tokens if known else None
 
 
 def _content(content: Any) -> tuple[str, str | None]:

@@ -25,6 +25,7 @@ from cotkit.keys import scrub
 from cotkit.paths import run_folder
 from cotkit.pipelines.questions import ORIGINAL
 from cotkit.pipelines.side_by_side import SideBySide
+from cotkit.pipelines.synthesis_recipe import check_whole
 from cotkit.pipelines.synthesize import synthesized_problems
 from cotkit.problems import Problem, load_problems
 from cotkit.records import Row
@@ -63,8 +64,7 @@ class Comparison:
         if SEEDS in runs:
             raise ValueError(f"{SEEDS!r} is the name of the baseline: give the strategy another one")
         for name, value, least in (("k", k, 1), ("sample", sample, 3)):
-            if type(value) is not int or value < least:
-                raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
+            check_whole(name, value, least)
         if not 0 <= hard < 1:
             raise ValueError(f"hard is the solve rate up to which a problem is hard, in 0..1, got {hard!r}")
         solvers = {"solver": solver, "second_solver": second_solver}
@@ -89,6 +89,7 @@ class Comparison:
         drafts = {"num_generations": k, "max_iterations": 0, "unchecked": "keep", "seed": seed}
         self.options = {**options, **drafts}
         self.solved: dict[str, list[Row]] = {}
+        self._failed: Exception | None = None  # the kernel's
 
     def solving(self) -> SideBySide:
         """The solvers' runs, their folders open, nothing asked yet."""
@@ -96,7 +97,19 @@ class Comparison:
         folders = {role: self.folder / role for role in solvers}
         return SideBySide(self.problems, solvers, folders, self.options, **self.where)
 
+    def ask_kernel(self, solving: SideBySide) -> None:
+        """Asks for `kernel` while the problems are solved. Where it fails there will be no comparison: what
+        is in flight is finished and kept, nothing new is begun, and `take` raises its error."""
+        try:
+            _ = self.kernel
+        except Exception as error:  # noqa: BLE001 - a function of the user's, and the network
+            self._failed = error
+            solving.stop(f"the kernel failed ({type(error).__name__})")
+
     def take(self, ends: Mapping[str, Run | BaseException]) -> None:
+        """The solvers' runs; raises what ended one of them, or the kernel."""
+        if self._failed is not None:
+            raise self._failed
         for role, end in ends.items():
             if isinstance(end, BaseException):
                 raise end
@@ -161,7 +174,8 @@ def compare_strategies(
     """
     comparison = Comparison(runs, solver, seeds, **options)
     with comparison.solving() as solving:
-        comparison.take(aio.run(solving.go(), solving.tick, meanwhile=lambda: comparison.kernel))
+        ends = aio.run(solving.go(), solving.tick, meanwhile=lambda: comparison.ask_kernel(solving))
+    comparison.take(ends)
     return comparison.result()
 
 
@@ -175,7 +189,7 @@ async def acompare_strategies(
     comparison = Comparison(runs, solver, seeds, **options)
     with comparison.solving() as solving:
         solved = aio.arun(solving.go(), solving.tick)
-        ends, _ = await aio.together([solved, asyncio.to_thread(lambda: comparison.kernel)])
+        ends, _ = await aio.together([solved, asyncio.to_thread(comparison.ask_kernel, solving)])
     await asyncio.to_thread(comparison.take, ends)
     return await asyncio.to_thread(comparison.result)
 

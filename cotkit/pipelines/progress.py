@@ -6,15 +6,15 @@ cell that asked for it and nothing is drawn after an interrupt.
 
 from __future__ import annotations
 
-import html
 import os
 import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TextIO
 
 from cotkit.records import Row
+from cotkit.shown import escaped, mended
 
 Show = Literal["auto", "bar", "lines", "none"]
 HEARTBEAT_S = 30.0
@@ -128,6 +128,18 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
+def say_line(text: str, file: TextIO | None = None) -> None:
+    """Prints a line (None = to stdout) with escapes for what the stream cannot encode: what a run tells must
+    never end it."""
+    file = file or sys.stdout
+    print(_writable(text, file), file=file, flush=True)
+
+
+def _writable(text: str, file: TextIO) -> str:
+    encoding = getattr(file, "encoding", None) or "utf-8"
+    return mended(text).encode(encoding, "backslashreplace").decode(encoding)
+
+
 def check_show(show: str) -> None:
     if show not in ("auto", "bar", "lines", "none"):
         raise ValueError(f"show must be 'auto', 'bar', 'lines' or 'none', got {show!r}")
@@ -195,27 +207,28 @@ class _Lines(_Nothing):
 
     def _print(self) -> None:
         self._last = self._progress.done
-        print(f"{self._progress.name}: {self._progress.line()}", flush=True)
+        say_line(f"{self._progress.name}: {self._progress.line()}")
 
 
 class _TerminalBar(_Nothing):
     def __init__(self, progress: Progress):
         import tqdm
 
-        self._progress = progress
+        self._progress, self._file, name = progress, sys.stderr, _writable(progress.name, sys.stderr)
         self._tqdm = tqdm.tqdm(
-            total=progress.total, initial=progress.done, desc=progress.name, dynamic_ncols=True, leave=True
+            total=progress.total, initial=progress.done, desc=name, file=self._file, dynamic_ncols=True
         )
 
     def tick(self) -> None:
         now = self._progress.snapshot()
         self._tqdm.update(now["done"] - self._tqdm.n)
-        self._tqdm.set_postfix_str(status_line(now).partition(" done, ")[2], refresh=True)
+        told = _writable(status_line(now).partition(" done, ")[2], self._file)
+        self._tqdm.set_postfix_str(told, refresh=True)
 
     def close(self) -> None:
         self.tick()
         self._tqdm.close()
-        print(f"{self._progress.name}: {self._progress.line()}", file=sys.stderr, flush=True)
+        say_line(f"{self._progress.name}: {self._progress.line()}", self._file)
 
 
 class _JupyterBar(_Nothing):
@@ -238,7 +251,7 @@ class _JupyterBar(_Nothing):
             f"aria-valuenow='{now['done']}'>"
             f"<div style='width:{kept:.2f}%;background:#009E73'></div>"
             f"<div style='width:{dropped:.2f}%;background:#E69F00'></div></div>"
-            f"<div style='margin-top:4px'>{html.escape(now['name'])}: {html.escape(status_line(now))}</div>"
+            f"<div style='margin-top:4px'>{escaped(now['name'])}: {escaped(status_line(now))}</div>"
             "</div>"
         )
 

@@ -19,13 +19,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from typing import Any, TypeVar
 
 from cotkit import __version__, aio
-from cotkit.chat import BudgetExceeded, CallLedger, ChatModel, Completion, ModelError
+from cotkit.chat import BudgetExceeded, CallLedger, ChatModel, Completion, ModelError, check_budgets
 from cotkit.pipelines.garbage import rarely_collected
-from cotkit.pipelines.progress import Display, Progress, Show, status_line
+from cotkit.pipelines.progress import Display, Progress, Show, say_line, status_line
 from cotkit.problems import Problem
 from cotkit.prompts import Prompt
 from cotkit.records import Candidate, Extraction, Row, Verdict
-from cotkit.runs import STOP, Run, RunFolder, dump_json
+from cotkit.runs import STOP, Run, RunFolder, check_resume, dump_json
 
 T = TypeVar("T")
 Solve = Callable[[int, Problem], Awaitable[Row]]
@@ -44,6 +44,21 @@ def made_with(problems: Sequence[Problem]) -> dict[str, Any]:
     versions = {"cotkit": __version__, "python": platform.python_version()}
     versions |= {name: importlib.metadata.version(name) for name in ("openai", "math-verify")}
     return {"problems": len(problems), "data_hash": digest.hexdigest()[:16], "versions": versions}
+
+
+def check_limits(*, time_limit: float | None = None, resume: str = "auto", **of_run: Any) -> None:
+    """ValueError or TypeError for a budget, time limit or `resume` that cannot be; of a run's other options
+    nothing is said. Where shards take them, before any of them begins."""
+    check_budgets(**{name: value for name, value in of_run.items() if name.startswith("budget_")})
+    check_time_limit(time_limit)
+    check_resume(resume)
+
+
+def check_time_limit(time_limit: float | None) -> None:
+    if time_limit is None:
+        return
+    if not isinstance(time_limit, (int, float)) or isinstance(time_limit, bool) or not time_limit > 0:
+        raise ValueError(f"time_limit must be a positive number of seconds, got {time_limit!r}")
 
 
 class Misconfigured(ValueError):
@@ -170,8 +185,7 @@ class Work:
         beside: Callable[[], Awaitable[None]] = _nothing,
         waiting: int = 0,
     ):
-        if time_limit is not None and not (isinstance(time_limit, (int, float)) and time_limit > 0):
-            raise ValueError(f"time_limit must be a positive number of seconds, got {time_limit!r}")
+        check_time_limit(time_limit)
         self.problems, self.time_limit, self._facts = problems, time_limit, facts
         self._enough, self._beside, self.budgets = enough, beside, budgets
         self._flying, self._turn, self.changed = 0, asyncio.Lock(), asyncio.Event()
@@ -187,16 +201,16 @@ class Work:
                 self.ledger.check_prices(*(m for m in models if isinstance(m, ChatModel)))
                 if not self.has_enough:
                     self.folder.begin()
+                self.solve = solve(self.ledger)
+                name, kept, drops = self.folder.path.name, self.folder.kept, self.folder.reasons
+                self.progress = Progress(name, len(problems), self.ledger, kept, drops, models, enough)
             except BaseException:
                 self.ledger.close()
                 raise
         except BaseException:
             self.folder.__exit__()
             raise
-        self.solve = solve(self.ledger)
         self._error: ValueError | OSError | None = None
-        name, kept, drops = self.folder.path.name, self.folder.kept, self.folder.reasons
-        self.progress = Progress(name, len(problems), self.ledger, kept, drops, models, enough)
 
     @property
     def has_enough(self) -> bool:
@@ -214,9 +228,13 @@ class Work:
         return self.progress.stopping is not None or self.has_enough
 
     def abandon(self) -> None:
-        """Closes what a run that never went has open."""
-        if not self._gone:
+        """Closes what a run that never went has open; of one that went it does nothing."""
+        if self._gone:
+            return
+        self._gone = True
+        try:
             self.folder.__exit__()
+        finally:
             self.ledger.close()
 
     async def go(self) -> Run:
@@ -252,7 +270,7 @@ class Work:
         finally:
             for task in tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)  # before the ledger is closed
+            await asyncio.gather(*tasks, return_exceptions=True)  # a thread that syncs may outlast them
             self._write_report(stopped)
 
     def _todo(self) -> Iterator[tuple[int, Problem]]:
@@ -290,7 +308,8 @@ class Work:
             row = new_row(index, problem)
             row.drop_reason, row.retryable = "internal_error", True
             row.detail = f"{type(error).__name__}: {error} ({where.filename}:{where.lineno})"
-            row.errors = [{"stage": "internal", "kind": type(error).__name__, "message": str(error)}]
+            kind = error.kind if isinstance(error, ModelError) else type(error).__name__
+            row.errors = [{"stage": "internal", "kind": kind, "message": str(error)}]
             return row
 
     async def _take_off(self) -> None:
@@ -317,7 +336,9 @@ class Work:
             self.progress.stop(str(error))
         except BudgetExceeded as error:
             self.progress.stop(str(error))
-        except ModelError as error:  # only those that stop a run get this far
+        except ModelError as error:
+            if not error.stops_run:  # of a verifier or judge that let it through: one row's failure
+                raise
             self.progress.stop(f"{error.kind}: {error}")
         return None
 
@@ -351,25 +372,29 @@ class Work:
         self.folder.sync()
         return self.folder.told_to_stop
 
-    def run(self, show: Show = "auto") -> Run:
-        display = Display(self.progress, show)
+    @contextlib.contextmanager
+    def _shown(self, show: Show) -> Iterator[Display]:
+        """What draws its progress. A run that cannot even begin leaves nothing open."""
         try:
-            return aio.run(self.go(), display.tick)
-        except KeyboardInterrupt:
-            print(
-                f"Interrupted. {self.progress.done} of {self.progress.total} problems are finished and safe "
-                f"in {self.folder.path}; the same call goes on from there."
-            )
-            raise
+            with contextlib.closing(Display(self.progress, show)) as display:
+                yield display
         finally:
-            display.close()
+            self.abandon()
+
+    def run(self, show: Show = "auto") -> Run:
+        with self._shown(show) as display:
+            try:
+                return aio.run(self.go(), display.tick)
+            except KeyboardInterrupt:
+                say_line(
+                    f"Interrupted. {self.progress.done} of {self.progress.total} problems are finished and "
+                    f"safe in {self.folder.path}; the same call goes on from there."
+                )
+                raise
 
     async def arun(self, show: Show = "auto") -> Run:
-        display = Display(self.progress, show)
-        try:
+        with self._shown(show) as display:
             return await aio.arun(self.go(), display.tick)
-        finally:
-            display.close()
 
     def start(self) -> RunJob:
         return RunJob(self)
@@ -380,7 +405,11 @@ class RunJob:
 
     def __init__(self, work: Work):
         self._work = work
-        self._job = aio.start(work.go())
+        try:
+            self._job = aio.start(work.go())
+        except BaseException:
+            work.abandon()
+            raise
         self.path = work.folder.path
 
     @property

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from cotkit.executors import check_executor
 from cotkit.pipelines.distill import checked, distill, prepare
-from cotkit.pipelines.progress import Display, Show
+from cotkit.pipelines.progress import Display, Show, check_show, say_line
 from cotkit.pipelines.running import Work
 from cotkit.pipelines.shards import stop_shards
 from cotkit.problems import Problem
@@ -43,6 +43,7 @@ class SideBySide:
         executor: Any = None,
         shards: int = 8,
     ):
+        check_show(show)
         self.folders = dict(folders)
         self.works: dict[str, Work] = {}
         self.displays: list[Display] = []
@@ -51,7 +52,8 @@ class SideBySide:
             check_executor(executor, shards)
             for name, model in models.items():
                 checked(problems, model, None, {**options, "run": folders[name]})
-            more = {"show": show, "executor": self.executor, "shards": shards}
+            lines = "none" if show == "none" else "lines"  # bars of several runs would be in each other's way
+            more = {"show": lines, "executor": self.executor, "shards": shards}
             self.shards = [
                 functools.partial(distill, problems, model, run=folders[name], **options, **more)
                 for name, model in models.items()
@@ -59,7 +61,7 @@ class SideBySide:
             return
         try:
             for name, model in models.items():
-                self.works[name] = prepare(problems, model, None, {**options, "run": folders[name]}, show)
+                self.works[name] = prepare(problems, model, None, {**options, "run": folders[name]})
         except BaseException:
             self._abandon()
             raise
@@ -73,13 +75,23 @@ class SideBySide:
         try:
             ends = await asyncio.gather(*runs, return_exceptions=True)
         except BaseException:
-            self.executor.cancel()
-            for folder in self.folders.values():
-                stop_shards(folder)
+            self._stop_shards()
             raise
         finally:
             threads.shutdown(wait=False, cancel_futures=True)
         return dict(zip(self.folders, ends, strict=True))
+
+    def stop(self, why: str) -> None:
+        """No run starts a further problem; what is in flight is finished. Any thread may call it."""
+        for work in self.works.values():
+            work.progress.stop(why)
+        if self.shards:
+            self._stop_shards()
+
+    def _stop_shards(self) -> None:
+        self.executor.cancel()
+        for folder in self.folders.values():
+            stop_shards(folder)
 
     def tick(self) -> None:
         """Draws the progress; a few times a second, in the caller's thread."""
@@ -91,7 +103,7 @@ class SideBySide:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is KeyboardInterrupt:
-            print(
+            say_line(
                 "Interrupted. What is finished is safe in the run folders; the same call goes on from there."
             )
         for display in self.displays:
@@ -107,13 +119,16 @@ class _Submitted:
     """An executor that knows what was submitted to it, for an interrupt does not reach the threads above."""
 
     def __init__(self, executor: Any):
-        self._executor, self._futures = executor, []
+        self._executor, self._futures, self._over = executor, [], False
 
     def submit(self, *work: Any) -> Any:
+        if self._over:
+            raise concurrent.futures.CancelledError("the call is over")
         self._futures.append(future := self._executor.submit(*work))
         return future
 
     def cancel(self) -> None:
-        """Takes back what has not begun. A future that has ended stays as it is."""
+        """Takes back what has not begun, and takes nothing more. A future that has ended stays as it is."""
+        self._over = True
         for future in self._futures:
             future.cancel()

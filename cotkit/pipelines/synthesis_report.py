@@ -2,33 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from cotkit.pipelines.attempts import STEPS, Synthesizer
 from cotkit.pipelines.pair_judge import calibration_in_words
-from cotkit.pipelines.progress import Show
+from cotkit.pipelines.progress import Show, say_line
 from cotkit.runs import Run
 
 
 def facts(made: Synthesizer, wanted: int | None, attempts: int, attempted: int) -> dict[str, Any]:
-    """What report.json holds beside the counts. Of a step that this run does not have, `problems` is None."""
+    """What report.json holds beside the counts."""
     recipe = made.recipe
-    without = {"judged": "judge" not in recipe.roles, "solved": not recipe.votes}
     passed = made.passed | {"attempted": attempted}  # with those that an error of the program's own ended
     return {
         "strategy": recipe.strategy,
         "wanted": wanted,
         "attempts": attempts,
         "notes": recipe.notes,
-        "funnel": [{"step": s, "problems": None if without.get(s) else passed.get(s, 0)} for s in STEPS],
+        "funnel": funnel(passed, "judge" in recipe.roles, recipe.votes),
         "judge_calibration": made.calibration,
         "endpoints": {role: model.stats() for role, model in recipe.roles.items()},
     }
 
 
+def funnel(passed: Mapping[str, int], judged: bool, votes: int) -> list[dict[str, Any]]:
+    """How many got through each step. Of a step that the run does not have, `problems` is None."""
+    without = {"judged": not judged, "solved": not votes}
+    return [{"step": s, "problems": None if without.get(s) else passed.get(s, 0)} for s in STEPS]
+
+
 def told(run: Run, show: Show) -> Run:
     if show != "none":
-        print(outcome_of(run.report))
+        say_line(outcome_of(run.report))
     return run
 
 

@@ -5,8 +5,7 @@ run side by side, each on its own, no barrier. attempts.py says what must hold o
 each step, strategies.py what is asked, pool.py what attempts know of each other; here they become a run.
 
 A shard of a run takes attempts of its own, whole chains of evol_instruct, and has a pool of its own. What
-shards cannot know of each other is settled when they are merged: of two alike accepted problems the lower
-attempt stays, as in one process, and the other is `repeated` (what was rewritten from that one stays).
+shards cannot know of each other is settled when they are merged (synthesis_merging.py).
 """
 
 from __future__ import annotations
@@ -15,22 +14,20 @@ import functools
 import json
 import os
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from cotkit.paths import run_folder
-from cotkit.pipelines.attempts import Synthesizer, attempt_of, refuse_repeated
+from cotkit.pipelines.attempts import Synthesizer, attempt_of
 from cotkit.pipelines.lineage import made_problem
-from cotkit.pipelines.novelty import Novelty
 from cotkit.pipelines.options import divide, show_options
 from cotkit.pipelines.progress import Show, check_show
-from cotkit.pipelines.running import AHEAD, BETWEEN, RunJob, Work
-from cotkit.pipelines.shards import merge_runs, run_shards
+from cotkit.pipelines.running import AHEAD, BETWEEN, RunJob, Work, check_limits
+from cotkit.pipelines.shards import refuse_executor, run_shards
 from cotkit.pipelines.strategies import most_at_once
 from cotkit.pipelines.synthesis_recipe import Recipe, check_whole, make_recipe
 from cotkit.pipelines.synthesis_report import facts, told
 from cotkit.problems import Problem, load_problems
-from cotkit.records import Row
 from cotkit.runs import Run, config_differences, dump_json, folder_name
 
 if TYPE_CHECKING:
@@ -118,15 +115,18 @@ async def asynthesize(
     show: Show = "auto",
     **options: Any,
 ) -> Run:
-    """`synthesize` for a cell that awaits; the same options."""
+    """`synthesize` for a cell that awaits; the same options, but for `executor` and `shards`."""
     check_show(show)
+    refuse_executor("synthesize", options)
     return told(await _prepare(seeds, strategy, generator, judge, options).arun(show), show)
 
 
 def start_synthesize(
     seeds: Any, strategy: str, generator: ChatModel, judge: ChatModel | None = None, **options: Any
 ) -> RunJob:
-    """`synthesize` in the background, with the same options: a job with progress, stop and result."""
+    """`synthesize` in the background: a job with progress, stop and result. The same options, but for `show`,
+    `executor` and `shards`."""
+    refuse_executor("synthesize", options)
     return _prepare(seeds, strategy, generator, judge, options).start()
 
 
@@ -135,6 +135,8 @@ def _recipe(
 ) -> tuple[Recipe, dict[str, Any]]:
     """The checked recipe, and the options that are the run's alone."""
     of_recipe, of_run = divide("synthesize", options, make_recipe, _open)
+    check_limits(**of_run)
+    check_whole("calibrate_judge", of_run.get("calibrate_judge", 0), 0)
     return make_recipe(load_problems(seeds), strategy, generator, judge, **of_recipe), of_run
 
 
@@ -164,7 +166,6 @@ def _open(
     config, made = recipe.describe(), Synthesizer(recipe)
     run = run if run is not None else folder_name(recipe.strategy, config)
     attempts = _attempts(n, attempts, 0 if places or resume == "never" else _held(run_folder(run), config))
-    check_whole("calibrate_judge", calibrate_judge, 0)
     recipe.notes.extend(_lag_notes(recipe, attempts, n))
     budgets = {"budget_usd": budget_usd, "budget_tokens": budget_tokens, "budget_calls": budget_calls}
 
@@ -190,12 +191,16 @@ def _open(
         enough=n,
         beside=beside,
     )
-    made.places, before = work.places, Run(work.folder.path)
-    made.remember(before.records())
-    made.calibration = before.report.get("judge_calibration")  # when this sitting tries the judge on nothing
-    if places is not None:  # nobody waits for what other shards do
-        for attempt in set(range(attempts)) - set(map(attempt_of, places)):
-            made.pool.settle(attempt, None)
+    try:
+        made.places, before = work.places, Run(work.folder.path)
+        made.remember(before.records())
+        made.calibration = before.report.get("judge_calibration")  # when this sitting tries it on nothing
+        if places is not None:  # nobody waits for what other shards do
+            for attempt in set(range(attempts)) - set(map(attempt_of, places)):
+                made.pool.settle(attempt, None)
+    except BaseException:  # a damaged row, an interrupt while many are read
+        work.abandon()
+        raise
     return work
 
 
@@ -252,56 +257,23 @@ def _in_shards(asked: tuple, options: dict[str, Any], show: Show, executor: Any,
         raise ValueError("shards cannot count what the others accept: give attempts= in place of n=")
     together = 1 if recipe.strategy == "few_shot" else recipe.lag * recipe.rounds  # chains stay whole
     return run_shards(
-        functools.partial(_shard, asked),
+        functools.partial(_prepare_shard, asked),
         _places(recipe, _attempts(None, of_run.get("attempts"), held)),
         executor,
         folder,
         shards,
-        {name: value for name, value in options.items() if name != "run"},
+        options,
         shard_of=lambda attempt: attempt // together % shards,
-        merge=functools.partial(_merge, recipe),
-        say=(lambda line: None) if show == "none" else print,
+        show=show,
     )
 
 
-def _shard(asked: tuple, places: Sequence[Problem], show: Show, **options: Any) -> Run:
+def _prepare_shard(asked: tuple, places: Sequence[Problem], options: dict[str, Any]) -> Work:
     """In the worker. Only the first shard tries the judge."""
     recipe, of_run = _recipe(*asked, options)
     if attempt_of(places[0]) > 0:
         of_run["calibrate_judge"] = 0
-    return _open(recipe, places, **of_run).run(show)
-
-
-def _merge(
-    recipe: Recipe,
-    folders: Sequence[pathlib.Path],
-    output: pathlib.Path,
-    *,
-    places: Mapping[str, int],
-    aside: bool,
-) -> Run:
-    runs, made = [Run(folder) for folder in folders], Synthesizer(recipe)
-    kept = (row for run in runs for row in run.iter_records() if row.accepted)
-    problems = sorted((places[row.id], row.problem, row.metadata["synthesis"]["lineage"]) for row in kept)
-    index, repeated = Novelty.of_gates(recipe.gates), {}
-    for attempt, question, lineage in problems:
-        if found := next(index.like(question, lineage), None):
-            repeated[attempt] = found
-        else:
-            index.add(attempt, question)
-
-    def rows(run: Run) -> Iterator[Row]:
-        for row in run.iter_records():
-            if found := repeated.get(places[row.id]):
-                refuse_repeated(row, found)
-            made.count(row)
-            yield row
-
-    def report() -> dict[str, Any]:
-        made.calibration = runs[0].report["judge_calibration"]
-        return facts(made, None, len(places), sum(run.report["given"] for run in runs))
-
-    return merge_runs(folders, output, places=places, rows=rows, facts=report, aside=aside)
+    return _open(recipe, places, **of_run)
 
 
 show_options((synthesize, asynthesize, start_synthesize), make_recipe, _open)

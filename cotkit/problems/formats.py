@@ -11,15 +11,14 @@ import csv
 import io
 import json
 import pathlib
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
+from cotkit.csv_cells import csv_rows
 from cotkit.problems.records import ProblemError
 
 _BOM = b"\xef\xbb\xbf"
-_CSV_LIMIT = threading.Lock()  # csv.field_size_limit belongs to the whole process
 
 
 @dataclass
@@ -133,31 +132,27 @@ def read_csv(name: str, path: pathlib.Path) -> Table:
     """Every cell stays text byte for byte ("007", "1e5"); quoting faults are errors, not guesses."""
     text = decode(name, path.read_bytes())
     table, header = Table(name), None
-    with _CSV_LIMIT:
-        limit = csv.field_size_limit(2**31 - 1)
-        try:
-            reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-            start = 1
-            for cells in reader:
-                line, start = start, reader.line_num + 1
-                if not cells:
-                    continue
-                if header is None:
-                    header = _csv_header(name, cells)
-                elif len(cells) != len(header):
-                    table.faults.append(
-                        f"line {line}: {len(cells)} cells, the header has {len(header)}. "
-                        'Fix: put a text that holds a comma in "quotes".'
-                    )
-                else:
-                    table.rows.append((f"line {line}", dict(zip(header, cells, strict=True))))
-        except csv.Error as error:
-            table.faults.append(
-                f"the row that starts in line {start}: {error}. "
-                'Fix: close the quotes, and write a quote inside a text twice ("").'
-            )
-        finally:
-            csv.field_size_limit(limit)
+    try:
+        reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+        start = 1
+        for cells in csv_rows(reader):
+            line, start = start, reader.line_num + 1
+            if not cells:
+                continue
+            if header is None:
+                header = _csv_header(name, cells)
+            elif len(cells) != len(header):
+                table.faults.append(
+                    f"line {line}: {len(cells)} cells, the header has {len(header)}. "
+                    'Fix: put a text that holds a comma in "quotes".'
+                )
+            else:
+                table.rows.append((f"line {line}", dict(zip(header, cells, strict=True))))
+    except csv.Error as error:
+        table.faults.append(
+            f"the row that starts in line {start}: {error}. "
+            'Fix: close the quotes, and write a quote inside a text twice ("").'
+        )
     return table
 
 

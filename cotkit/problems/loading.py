@@ -91,7 +91,11 @@ def problems_frame(problems: Iterable[Problem]):
     fixed = ["id", "type", "problem", "reference"]
     names = list(dict.fromkeys([*fixed, *MAPPABLE, *(name for row in rows for name in row)]))
     used = [n for n in names if n in fixed or any(row.get(n) is not None for row in rows)]
-    return pandas.DataFrame([[row.get(n) for n in used] for row in rows], columns=used)
+    cells = ([row.get(name) for row in rows] for name in used)
+    kinds = ((values, object if any(isinstance(v, str) for v in values) else None) for values in cells)
+    frame = pandas.DataFrame({n: pandas.Series(values, dtype=kind) for n, (values, kind) in enumerate(kinds)})
+    frame.columns = pandas.Index(used, dtype=object)  # pandas' own strings hold no lone surrogate
+    return frame
 
 
 def _check_options(limit: int | None, seed: int, duplicates: str, stream: Stream) -> None:

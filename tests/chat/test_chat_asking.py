@@ -84,6 +84,7 @@ FAULTS = [  # (what comes first, kind, requests until the answer)
     (Reply(status=400, error="bad"), "bad_request", None),
     (Reply(status=422, error="bad"), "bad_request", None),
     (Reply(status=400, error="maximum context length is 10"), "context_length", None),
+    (Reply(status=429, error="Request too large: the tokens must be reduced"), "context_length", None),
     (Reply(None, refusal="I cannot"), "refusal", None),
     (Reply("part", finish_reason="content_filter"), "refusal", None),
     (Reply(status=401), "auth", None),
@@ -428,6 +429,25 @@ def test_an_endpoint_that_says_at_once_and_still_refuses_is_not_hammered(serve):
     assert server.calls < 200
 
 
+def test_a_call_that_alone_gets_429_holds_nobody_up_and_fails_alone(serve):
+    server = serve(lambda r: Reply(status=429, error="no") if r.user == "big" else Reply("4", delay=0.002))
+    chat = model(server, max_concurrency=8, rate_limit_patience=60)
+    big, *others = ask_all(chat, ["big", *(f"q{n}" for n in range(100))])
+    assert [answer.text for answer in others] == ["4"] * 100
+    assert (big.kind, big.stops_run) == ("rate_limit", False) and "while others were answered" in str(big)
+    assert chat.stats()["limit"] >= 3 and chat.endpoints[0].breaker.kind is None
+    asked = [request.user for request in server.log]
+    assert "big" in asked[100:] and asked[:100].count("big") <= 3  # it goes to the end of the queue
+
+
+def test_a_call_that_alone_gets_429_is_asked_of_the_next_endpoint(serve):
+    _, good, chat = pair(
+        serve, lambda r: Reply(status=429) if r.user == "big" else "from A", rate_limit_patience=30
+    )
+    answers = ask_all(chat, ["big", *(f"q{n}" for n in range(50))])
+    assert answers[0].text == "from B" and {a.text for a in answers[1:]} == {"from A"} and good.calls == 1
+
+
 def test_requests_a_minute_are_kept(serve):
     server = serve(lambda r: "4")
     clock = VirtualClock()
@@ -542,6 +562,19 @@ def test_a_dead_endpoint_is_left_alone_then_probed_by_one_call(serve):
     key_works.set()
     assert chat.complete("u").text == "from A"
     assert {a.text for a in ask_all(chat, [f"v{n}" for n in range(20)])} == {"from A"}
+
+
+def test_two_keys_at_one_endpoint_are_counted_each(serve, monkeypatch):
+    for name in ("KEY_A", "KEY_B"):
+        monkeypatch.setenv(name, f"the-key-of-{name}")
+    server = serve(lambda r: Reply(status=429 if "KEY_A" in str(r.headers) else 200, content="4"))
+    second = {"model": "mock", "base_url": server.base_url, "api_key_env": "KEY_B"}
+    chat = model(server, api_key_env="KEY_A", fallbacks=[second], rate_limit_patience=0)
+    chat.complete("q")
+    stats, place = chat.stats(), f"mock at {server.base_url[7:-3]}"
+    assert list(stats["by_endpoint"]) == [place, f"{place} #2"]
+    assert stats["limit"] == chat.max_concurrency - 4 and stats["rate_limited"] == 1
+    assert "429" in stats["by_endpoint"][place]["left_alone"]
 
 
 def test_a_server_down_is_soon_left_alone(serve):

@@ -39,6 +39,7 @@ LOCAL = {"base_url": "http://127.0.0.1:1/v1"}
         ({"extra_body": {"messages": []}}, "messages"),
         ({"extra_body": [1]}, "extra_body"),
         ({"extra_body": {"x": object()}}, "extra_body"),
+        ({"extra_body": {"seed": "x"}}, "seed in extra_body"),
         ({"structured": "yaml"}, "structured"),
         ({"supports_n": "maybe"}, "supports_n"),
         ({"price": 3}, "price is a pair"),
@@ -95,6 +96,14 @@ def test_a_variable_that_is_not_set_is_named(monkeypatch):
     ChatModel("m", base_url="https://api.example.com/v1", api_key_env="")
     monkeypatch.setenv("OPENAI_API_KEY", "k" * 20)
     assert ChatModel("gpt-4o-mini").endpoints[0].label == "api.openai.com"
+
+
+@pytest.mark.parametrize("key", ["sk-SECRET…def", "sk-SECRET\ndef", "sk–SECRET", "sk-SECRET\x7f"])
+def test_a_key_that_no_header_can_carry_is_refused_by_its_variable(monkeypatch, key):
+    monkeypatch.setenv("MY_KEY", key)
+    with pytest.raises(ValueError, match=r"MY_KEY .* holds a character that no key has") as refused:
+        ChatModel("m", **LOCAL, api_key_env="MY_KEY")
+    assert "SECRET" not in str(refused.value)
 
 
 def test_a_key_for_openai_is_not_sent_to_a_server_nearby(monkeypatch, serve):
@@ -155,6 +164,12 @@ def test_a_wrong_models_file_is_refused_naming_the_place(tmp_path, text, said):
     assert "SECRET" not in str(refused.value)
 
 
+TOO_LARGE = {  # as OpenAI says it: no waiting helps
+    "message": "Request too large for gpt-4o in organization org-x on tokens per min (TPM): Limit 30000, "
+    "Requested 41209. The input or output tokens must be reduced in order to run successfully.",
+    "type": "tokens",
+    "code": "rate_limit_exceeded",
+}
 OPENAI = {"message": "m", "type": "t", "param": None, "code": None}
 
 
@@ -178,6 +193,8 @@ OPENAI = {"message": "m", "type": "t", "param": None, "code": None}
         (429, {"code": "insufficient_quota", "message": "You exceeded your current quota"}, "quota"),
         (429, {"message": "billing hard limit has been reached"}, "quota"),
         (429, {"message": "quota per minute exceeded, check plan and billing, retry in 5s"}, "rate_limit"),
+        (429, TOO_LARGE, "context_length"),
+        (429, {"message": "Rate limit reached for gpt-4o on tokens per min (TPM)"}, "rate_limit"),
         (429, "", "rate_limit"),
         (500, "<html>", "server"),
         (503, None, "server"),

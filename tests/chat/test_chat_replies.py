@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import time
 
 import pytest
 
+from cotkit.chat import CallLedger, ChatModel, Completion, ModelError
 from cotkit.chat.errors import Failure
 from cotkit.chat.replies import counts_one_choice, read_completion, split_think
 
@@ -146,3 +148,86 @@ def test_a_count_below_the_number_of_words_is_of_one_choice_only(tokens, one_onl
     choices = [{"message": {"content": "one two three"}}] * 2
     reply = read_completion({"choices": choices, "usage": {"prompt_tokens": 1, "completion_tokens": tokens}})
     assert counts_one_choice(reply) is one_only
+
+
+# Whatever a field holds.
+
+ANSWER = {
+    "id": "x",
+    "created": 1,
+    "model": "served",
+    "choices": [
+        {
+            "index": 0,
+            "message": {"role": "assistant", "content": "4", "reasoning_content": "why", "refusal": None},
+            "finish_reason": "stop",
+            "logprobs": {"content": [{"token": "4", "logprob": -0.1, "top_logprobs": []}]},
+            "error": None,
+        }
+    ],
+    "usage": {
+        "prompt_tokens": 5,
+        "completion_tokens": 7,
+        "completion_tokens_details": {"reasoning_tokens": 1},
+        "prompt_tokens_details": {"cached_tokens": 2},
+    },
+}
+STRANGE = [None, True, -1, 0, 1.5, 10**30, float("nan"), "x", "\ud800", "²", "9" * 5000]
+STRANGE += [[], ["a"], [None], [[]], {}, {"x": 1}, {"code": "²"}, {"content": "abc"}, {"content": ["a"]}]
+
+
+def places(value, path=()):
+    if path:
+        yield path
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, inner in items:
+        yield from places(inner, (*path, name))
+
+
+def with_strange(path, value):
+    answer = copy.deepcopy(ANSWER)
+    *way, last = path
+    inner = answer
+    for name in way:
+        inner = inner[name]
+    inner[last] = value
+    return answer
+
+
+class Canned:
+    """A transport with one answer."""
+
+    def __init__(self, answer):
+        self.answer, self.asked = answer, 0
+
+    async def post(self, body):
+        self.asked += 1
+        return copy.deepcopy(self.answer)
+
+    async def close(self):
+        pass
+
+
+@pytest.mark.parametrize("path", list(places(ANSWER)), ids=lambda path: ".".join(map(str, path)))
+def test_whatever_a_field_holds_the_call_is_an_answer_or_a_failure_and_in_the_ledger(tmp_path, path):
+    asked = 0
+    with CallLedger(tmp_path / "calls.jsonl", budget_usd=100) as ledger:
+        for number, value in enumerate(STRANGE):
+            chat = ChatModel("m", base_url="http://127.0.0.1:9/v1", max_retries=0, price=(1, 1))
+            chat.endpoints[0]._transport = canned = Canned(with_strange(path, value))
+            try:
+                first = chat.complete(f"q{number}", ledger=ledger)
+            except ModelError:
+                pass
+            else:
+                again = chat.complete(f"q{number}", ledger=ledger)
+                assert isinstance(first, Completion) and again.cached and again.text == first.text
+            asked += canned.asked
+        totals = ledger.totals()
+        assert asked == len(STRANGE) == totals["calls"] + sum(totals["failed"].values())
+
+
+@pytest.mark.parametrize("strange", [{"content": "abc"}, {"content": ["a"]}, {"content": {"x": 1}}, [], "x"])
+def test_logprobs_that_are_no_list_of_objects_are_none(strange):
+    answer = read_completion(with_strange(("choices", 0, "logprobs"), strange)).answers[0]
+    assert (answer.text, answer.logprobs) == ("4", None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from collections import Counter
 
 import pytest
@@ -96,3 +98,17 @@ def test_an_error_that_is_being_tried_again_is_told_before_any_row_ends():
             return {"by_endpoint": {"m at host": {"last_failure": "server: 500 oops"}}}
 
     assert "last error: server: 500 oops" in Progress("run", 2, models=[Model(), object()]).line()
+
+
+@pytest.mark.parametrize("show, stream", [("lines", "stdout"), ("bar", "stderr")])
+def test_what_a_stream_cannot_encode_is_escaped_and_ends_no_run(monkeypatch, show, stream):
+    plain = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, stream, plain)
+    progress = Progress("lauf-ä", 2)
+    display = Display(progress, show)
+    progress.add(row(1, False, [{"kind": "bad_request", "message": "请求无效 \ud83d"}]))
+    display.tick()
+    display.close()
+    plain.flush()
+    told = plain.buffer.getvalue().decode()
+    assert "lauf-\\xe4" in told and "\\u8bf7\\u6c42" in told

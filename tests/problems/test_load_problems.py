@@ -497,6 +497,15 @@ def test_a_data_frame_with_holes_loads_and_shows_its_problems():
         load_problems(pandas.DataFrame({"problem": ["x"], "answer": [3]}))
 
 
+def test_half_a_character_stays_in_a_frame():
+    given = Problem(
+        id="a", problem="What \ud83d is it?", reference="2", metadata={"t\ud83d": "u\ud83d", "n": 3}
+    )
+    shown = problems_frame([given, Problem(id="b", problem="And this?")])
+    assert shown.problem.tolist() == ["What \ud83d is it?", "And this?"]
+    assert shown["t\ud83d"].tolist() == ["u\ud83d", None] and shown["n"].tolist()[0] == 3
+
+
 def test_a_problem_shows_its_text_literally():
     shown = Problem(id="1", problem="# A pen costs $2,\na cap $3.", reference="5")._repr_markdown_()
     assert "    # A pen costs $2,\n    a cap $3." in shown and "`5`" in shown

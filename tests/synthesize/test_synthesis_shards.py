@@ -5,9 +5,11 @@ from __future__ import annotations
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import pytest
+from mock_server import Reply
 from synth_script import Script, model, right_question, seeds, stage
 
 import cotkit
+from cotkit import cli
 
 UNEQUAL = {"latency_s", "seconds", "cached"}  # of two runs on one input
 
@@ -43,6 +45,46 @@ def test_shards_give_the_rows_of_one_process(serve, tmp_path, strategy):
     with ThreadPoolExecutor(2) as executor:
         again = made(server, strategy, tmp_path / "many", **{**options, "executor": executor})
     assert rows(again) == rows(alone) and server.calls == 2 * asked  # nothing is asked twice
+
+
+def test_shards_that_are_merged_by_hand_are_the_same_run(serve, tmp_path, capsys):
+    server = serve(Script(question=lambda sid: right_question(sid % 3)))
+    with ThreadPoolExecutor(2) as executor:
+        options = {"executor": executor, "shards": 2, "judge": True, "calibrate_judge": 2}
+        run = made(server, "few_shot", tmp_path / "r", **options)
+    parts = sorted(map(str, (tmp_path / "r").glob("shards/0*")))
+    assert cli.main(["merge", str(tmp_path / "hand"), *reversed(parts)]) == 0
+    assert "12 given = 3 kept + 9 dropped (9 repeated)" in capsys.readouterr().out
+    hand = cotkit.open_run(tmp_path / "hand")
+    assert rows(hand) == rows(run)
+    unlike = {"name", "written", "ledger", "bytes"}
+    assert {k: v for k, v in hand.report.items() if k not in unlike} == {
+        k: v for k, v in run.report.items() if k not in unlike
+    }
+    assert hand.report["judge_calibration"] and len(cotkit.synthesized_problems(hand)) == 3
+    assert cotkit.compare_strategies({"few_shot": hand}, seeds=seeds()).reliability["attempts"].iloc[0] == 12
+
+
+def test_two_syntheses_are_not_merged_and_why(serve, tmp_path, capsys):
+    server = serve(Script())
+    for name in "ab":
+        made(server, "few_shot", tmp_path / name, attempts=2)
+    assert cli.main(["merge", str(tmp_path / "out"), str(tmp_path / "a"), str(tmp_path / "b")]) == 2
+    said = capsys.readouterr().err
+    assert "'few_shot-00000' is in" in said and "only the shards of one can be merged" in said
+
+
+def test_a_time_limit_ends_all_shards_and_the_rest_is_unfinished(serve, tmp_path):
+    script = Script()
+    server = serve(lambda request: Reply(script(request), delay=1.0))
+    with ThreadPoolExecutor(1) as executor:
+        options = {"executor": executor, "shards": 4, "attempts": 40}
+        report = made(server, "few_shot", tmp_path / "r", time_limit=2.0, **options).report
+    assert report["given"] == 40 == report["attempts"] and report["drops"]["unfinished"] >= 30
+    assert "time limit" in report["stopped"] and report["funnel"][0]["problems"] <= 10
+    with ThreadPoolExecutor(4) as executor:
+        run = made(server, "few_shot", tmp_path / "r", **{**options, "executor": executor})
+    assert run.report["complete"] and run.report["kept"] == 40
 
 
 def test_what_two_shards_both_have_stays_once(serve, tmp_path):

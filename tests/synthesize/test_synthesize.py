@@ -10,6 +10,7 @@ import re
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from mock_server import Reply
@@ -29,6 +30,31 @@ JUDGED = list(STEPS[:-1])
 
 def quiet(items, strategy, generator, judge=None, **options):
     return synthesize(items, strategy, generator, judge, **{"show": "none", "calibrate_judge": 0, **options})
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+def test_what_fails_while_old_rows_are_read_leaves_the_folder_free(serve, tmp_path, monkeypatch, error):
+    server = serve(Script())
+    quiet(seeds(), "few_shot", model(server), attempts=4, run=tmp_path / "r")
+    calls = server.calls
+
+    def fail(self, rows):
+        raise error("while they are read")
+
+    with monkeypatch.context() as broken, pytest.raises(error) as kept:  # as a notebook keeps it
+        broken.setattr("cotkit.pipelines.attempts.Synthesizer.remember", fail)
+        quiet(seeds(), "few_shot", model(server), attempts=4, run=tmp_path / "r")
+    run = quiet(seeds(), "few_shot", model(server), attempts=4, run=tmp_path / "r")
+    assert run.report["kept"] == 4 and server.calls == calls and kept.value is not None
+
+
+@pytest.mark.parametrize("wrong", [{"budget_calls": 1.5}, {"time_limit": -1}, {"calibrate_judge": -1}])
+def test_limits_that_cannot_be_are_refused_before_a_shard_begins(serve, tmp_path, wrong):
+    server = serve(Script())
+    with ThreadPoolExecutor(1) as pool, pytest.raises((ValueError, TypeError), match=next(iter(wrong))):
+        options = {"attempts": 4, "run": tmp_path / "r", "executor": pool, "shards": 2, **wrong}
+        quiet(seeds(), "few_shot", model(server), **options)
+    assert server.calls == 0
 
 
 def about(row):
