@@ -1,6 +1,6 @@
 """How many cores and how long: a capacity model from measured CPU time, and a run of it in simulated time.
 
-    python benchmarks/capacity.py --problems 1000000 --shards 16 --width 250 --latency 8 --cpu-ms 0.6
+    python benchmarks/capacity.py --problems 1000000 --shards 16 --width 250 --latency 8 --cpu-ms 1.15
 
 The model: a shard with `width` calls in flight at a mean latency makes width / latency calls a second, and
 needs that many times the CPU time of a call; above 0.8 of a core it is the core that limits. The simulation
@@ -27,9 +27,10 @@ def calls_a_problem() -> float:
 
 
 def model(options: argparse.Namespace) -> dict[str, float]:
-    calls_a_second = options.shards * options.width / options.latency
+    in_flight = min(options.shards * options.width, options.problems)
+    calls_a_second = in_flight / options.latency
     return {
-        "in_flight": options.shards * options.width,
+        "in_flight": in_flight,
         "calls": options.problems * calls_a_problem(),
         "calls_a_second": calls_a_second,
         "cores_busy": calls_a_second * options.cpu_ms / 1000,
@@ -41,7 +42,7 @@ def model(options: argparse.Namespace) -> dict[str, float]:
 def simulate(options: argparse.Namespace) -> dict[str, float]:
     """Plays each shard on its own; the run ends with the last of them."""
     ends, again, losses = [], 0, 0
-    for shard in range(options.shards):
+    for shard in range(min(options.shards, options.problems)):
         problems = len(range(shard, options.problems, options.shards))
         end, repeated, lost = play(problems, options, random.Random(f"{options.seed}:{shard}"))
         ends.append(end)
@@ -84,11 +85,16 @@ def main() -> None:
     arguments.add_argument("--width", type=int, default=250, help="calls in flight of a shard")
     arguments.add_argument("--latency", type=float, default=8.0, help="mean seconds of a call")
     arguments.add_argument("--sigma", type=float, default=0.8, help="of the lognormal latency")
-    arguments.add_argument("--cpu-ms", type=float, default=1.0, help="of a call, see cotkit bench")
+    arguments.add_argument(
+        "--cpu-ms", type=float, default=1.15, help="of a call: of the chain job of cotkit bench"
+    )
     arguments.add_argument("--hours-to-loss", type=float, default=24.0, help="mean, of a worker")
     arguments.add_argument("--pause", type=float, default=60.0, help="seconds until a lost shard goes on")
     arguments.add_argument("--seed", type=int, default=0)
     options = arguments.parse_args()
+    for name in ("problems", "shards", "width"):
+        if getattr(options, name) < 1:
+            arguments.error(f"--{name} must be at least 1")
     expected = model(options)
     if expected["of_a_core_each"] > FULL:
         arguments.error(

@@ -40,8 +40,9 @@ def in_chunks(executor: Any, work: Callable[..., list], items: list, size: int, 
     while at < len(items):
         chunks.append(items[at : at + min(size, max(1, (len(items) - at) // SHARE))])
         at += len(chunks[-1])
-    futures = [submit(executor, work, chunk, **options) for chunk in chunks]
+    futures: list[Any] = []
     try:
+        futures.extend(submit(executor, work, chunk, **options) for chunk in chunks)
         return [result for future in futures for result in future.result()]
     except BaseException:
         for future in futures:

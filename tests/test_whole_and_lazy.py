@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import os
 import pkgutil
+import time
 
 import pytest
 
 import cotkit
+from cotkit import whole
 from cotkit.whole import whole_file
 
 
@@ -17,6 +20,21 @@ def test_a_file_is_replaced_whole_and_nothing_stays_beside_it(tmp_path):
         temporary.write_text("new")
         assert not path.exists()
     assert path.read_text() == "new" and list(path.parent.iterdir()) == [path]
+
+
+def test_what_a_killed_process_left_is_removed_by_the_next_that_writes_there(tmp_path):
+    path, old = tmp_path / "a[1].txt", time.time() - whole.ABANDONED_S - 1
+    for name in (".a[1].txt.0badf00d.tmp", ".b.txt.0badf00d.tmp", ".a[1].txt.tmp"):
+        (tmp_path / name).write_text("half")
+        os.utime(tmp_path / name, (old, old))
+    (tmp_path / ".a[1].txt.11111111.tmp").write_text("another process is writing this")
+    others = {".b.txt.0badf00d.tmp", ".a[1].txt.tmp"}
+    with whole_file(path) as temporary:
+        temporary.write_text("new")
+    assert {left.name for left in tmp_path.iterdir()} == {path.name, ".a[1].txt.11111111.tmp", *others}
+    with whole_file(path, alone=True) as temporary:
+        temporary.write_text("new")
+    assert {left.name for left in tmp_path.iterdir()} == {path.name, *others}
 
 
 def test_what_fails_leaves_the_old_file(tmp_path):

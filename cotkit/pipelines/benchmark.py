@@ -58,7 +58,8 @@ class Benchmark:
         shards: int = 8,
         show: Show = "auto",
     ):
-        models, problems, verifier = named(models), load_problems(problems), verifier or AnswerVerifier()
+        models, verifier = named(models), verifier or AnswerVerifier()
+        problems = load_problems(problems, stream="auto")
         refuse_unverifiable(problems, verifier)
         self.ks = checked_ks(ks, num_generations)
         asked = {"num_generations": num_generations, "few_shot_examples": few_shot_examples, "seed": seed}
@@ -92,7 +93,8 @@ def benchmark(problems: Any, models: Models, **options: Any) -> BenchmarkReport:
     """Have every model solve every problem, verify the answers, compare; blocks, can be interrupted.
 
     problems: what `load_problems` takes, or its result. Each needs a reference, or a program that checks
-        (metadata `check_code` or `tests`). A problem's `type` is its domain.
+        (metadata `check_code` or `tests`). A problem's `type` is its domain. A .jsonl file of 16 MB or more
+        is read bit by bit.
     models: {name: ChatModel}, or a list of ChatModels with different names.
     num_generations: completions a problem. ks: of pass@k; None = 1, 2, 4, ... up to num_generations.
     verifier: how answers are checked; None = the typed ladder of `check_answer`.

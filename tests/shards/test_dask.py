@@ -1,9 +1,11 @@
-"""Shards on a real Dask cluster of processes, one of which is killed in the middle."""
+"""What takes an executor, on a real Dask cluster of processes, one of which is killed in the middle."""
 
 from __future__ import annotations
 
 import os
+import pathlib
 import signal
+import sys
 import threading
 
 import pytest
@@ -12,15 +14,23 @@ from test_shards import model, problems, rows, shard_out, solve
 
 import cotkit
 
+sys.path.append(str(pathlib.Path(__file__).parents[1] / "synthesize"))
+from synth_script import Script, seeds
+
 distributed = pytest.importorskip("distributed", reason="pip install 'cotkit[cluster]'")
 
 
-@pytest.fixture
-def client(tmp_path):
+@pytest.fixture(scope="module")
+def client(tmp_path_factory):
     import dask
 
     with (
-        dask.config.set({"temporary_directory": str(tmp_path), "distributed.admin.tick.limit": "60s"}),
+        dask.config.set(
+            {
+                "temporary_directory": str(tmp_path_factory.mktemp("dask")),
+                "distributed.admin.tick.limit": "60s",
+            }
+        ),
         distributed.LocalCluster(
             n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1"
         ) as cluster,
@@ -29,7 +39,9 @@ def client(tmp_path):
         yield client
 
 
-def test_a_killed_worker_s_shard_is_resumed_by_another(serve, tmp_path, client):
+@pytest.mark.parametrize("options", [{}, {"resume": "never", "use_cache": False}])
+def test_a_killed_worker_s_shard_is_resumed_by_another(serve, tmp_path, client, options):
+    client.wait_for_workers(2)
     victim, lock = next(iter(client.run(os.getpid).values())), threading.Lock()
     killed = []
 
@@ -41,11 +53,12 @@ def test_a_killed_worker_s_shard_is_resumed_by_another(serve, tmp_path, client):
         return Reply(solve(request), delay=0.02)
 
     server = serve(script)
-    merged = shard_out(server, client.get_executor(), tmp_path / "many", count=60, shards=6)
+    merged = shard_out(server, client.get_executor(), tmp_path / "many", count=60, shards=6, **options)
     calls = server.calls
     assert killed and merged.report["kept"] == 60
     needed = 60 + 20  # every third problem is refined once
-    assert needed <= calls <= needed + 4, "more than was in flight in the killed worker was asked again"
+    lost = 4 if "use_cache" not in options else 8  # calls of the four problems in flight: one each, or two
+    assert needed <= calls <= needed + lost, "more than was in flight in the killed worker was asked again"
     alone = cotkit.distill(
         problems(60), model(server), cotkit.StepJudge(), max_iterations=1, run=tmp_path / "alone", show="none"
     )
@@ -62,3 +75,34 @@ def test_the_same_call_goes_on_while_the_error_of_the_last_one_is_held(serve, tm
     in_the_way.unlink()
     merged = shard_out(server, client.get_executor(), tmp_path / "many", count=6, shards=2)
     assert merged.report["kept"] == 6 and held.value is not None
+
+
+def distilled(server, folder, **options):
+    run = cotkit.distill(
+        problems(9), model(server), cotkit.StepJudge(), max_iterations=1, run=folder, **options
+    )
+    return rows(run)
+
+
+def synthesized(server, folder, **options):
+    options |= {"attempts": 12, "calibrate_judge": 0, "run": folder}
+    return rows(cotkit.synthesize(seeds(), "few_shot", model(server), **options))
+
+
+def benchmarked(server, folder, **options):
+    models = {"a": model(server), "b": model(server, temperature=0.5)}
+    return cotkit.benchmark(problems(9), models, run=folder, **options).table.to_json()
+
+
+def checked(server, folder, *, executor=None, **options):
+    answers = [(f"\\boxed{{{n}}}", str(n - n % 2)) for n in range(100)]
+    return [verdict.correct for verdict in cotkit.check_answers(answers, executor=executor)]
+
+
+@pytest.mark.parametrize("do", [distilled, synthesized, benchmarked, checked])
+def test_a_cluster_gives_what_one_process_does(serve, tmp_path, client, do):
+    server = serve(Script() if do is synthesized else solve)
+    alone = do(server, tmp_path / "alone", show="none")
+    asked, options = server.calls, {} if do is checked else {"shards": 3}
+    assert do(server, tmp_path / "many", executor=client.get_executor(), show="none", **options) == alone
+    assert server.calls == 2 * asked and len(alone) > 0

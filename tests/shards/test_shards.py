@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import json
 import os
 import pathlib
@@ -11,7 +13,8 @@ import signal
 import subprocess
 import sys
 import threading
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+import time
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 
 import pytest
 from mock_server import Reply
@@ -19,9 +22,11 @@ from mock_server import Reply
 import cotkit
 from cotkit import cli
 from cotkit.chat import ChatModel, merge_ledgers
-from cotkit.executors import submit
-from cotkit.pipelines import running
-from cotkit.pipelines.shards import merge_runs, run_shards
+from cotkit.executors import in_chunks, submit
+from cotkit.pipelines import merge_runs, progress, running
+from cotkit.pipelines import shards as of_shards
+from cotkit.pipelines.distill import prepare_shard
+from cotkit.pipelines.shards import run_shards
 from cotkit.problems import Problem
 from cotkit.runs import REPLACING, Journal, RunError, add_label, read_labels
 
@@ -56,12 +61,12 @@ def model(server, **options):
 
 def shard_out(server, executor, folder, *, count=30, shards=4, say=lambda line: None, **options):
     return run_shards(
-        cotkit.distill,
+        functools.partial(prepare_shard, model(server), cotkit.StepJudge()),
         problems(count),
         executor,
         pathlib.Path(folder),
         shards,
-        {"generator": model(server), "judge": cotkit.StepJudge(), "max_iterations": 1, **options},
+        {"max_iterations": 1, **options},
         say=say,
     )
 
@@ -310,7 +315,7 @@ def test_labels_of_merged_runs_come_along_once(serve, tmp_path):
 
 KILLED = """
 import os, signal, sys
-from cotkit.pipelines.shards import merge_runs
+from cotkit.pipelines import merge_runs
 replace, left = os.replace, int(sys.argv[1])
 def step(*arguments):
     global left
@@ -319,11 +324,11 @@ def step(*arguments):
     left -= 1
     replace(*arguments)
 os.replace = step
-merge_runs(sys.argv[4:], sys.argv[2], aside=sys.argv[3] == "aside")
+merge_runs(sys.argv[3:], sys.argv[2])
 """
 
 
-@pytest.mark.parametrize("old", ["none", "merged", "aside"])
+@pytest.mark.parametrize("old", ["none", "merged"])
 def test_a_merge_that_is_killed_at_any_step_is_made_again(serve, tmp_path, old):
     server = serve(solve)
     parts = [finished(server, tmp_path / name, problems(2 * n + 2)[2 * n :]) for n, name in enumerate("ab")]
@@ -331,7 +336,7 @@ def test_a_merge_that_is_killed_at_any_step_is_made_again(serve, tmp_path, old):
     if old != "none":
         add_label(merge_runs(paths, out), "p0", 0, "good")
     for step in range(20):
-        command = [sys.executable, "-c", KILLED, str(step), str(out), old, *paths]
+        command = [sys.executable, "-c", KILLED, str(step), str(out), *paths]
         ended = subprocess.run(command, capture_output=True, text=True, check=False)
         if ended.returncode == 0:
             break
@@ -395,6 +400,237 @@ def test_an_interrupt_stops_the_shards_that_run(serve, tmp_path, monkeypatch, be
     with ThreadPoolExecutor(2) as executor:
         go(executor)
     assert server.calls == 240
+
+
+class Interrupted(ThreadPoolExecutor):
+    """Ctrl-C comes in the middle of the second submission: its shard is on its way, nobody has its future."""
+
+    sent = 0
+
+    def submit(self, *call, **options):
+        future = super().submit(*call, **options)
+        self.sent += 1
+        if self.sent == 2:
+            raise KeyboardInterrupt
+        return future
+
+
+def test_an_interrupt_between_two_submissions_leaves_no_shard_running(serve, tmp_path, monkeypatch):
+    monkeypatch.setattr(running, "SYNC_S", 0.2)
+    server = serve(lambda request: Reply(solve(request), delay=0.05))
+    options = {"max_iterations": 0, "shards": 4, "run": tmp_path / "r", "show": "none"}
+    with Interrupted(2) as executor, pytest.raises(KeyboardInterrupt):
+        cotkit.distill(problems(400), model(server), executor=executor, **options)
+    assert server.calls < 100  # the pool has waited for the first two shards, of 100 problems each
+    assert not (tmp_path / "r" / "shards" / of_shards.CALL).exists()
+    with ThreadPoolExecutor(4) as executor:
+        run = cotkit.distill(problems(400), model(server), executor=executor, **options)
+    assert run.report["complete"] and server.calls == 400
+
+
+def test_chunks_that_were_sent_before_an_interrupt_are_taken_back():
+    futures = []
+
+    class Never:
+        def submit(self, *call, **options):
+            if len(futures) == 2:
+                raise KeyboardInterrupt
+            futures.append(Future())
+            return futures[-1]
+
+    with pytest.raises(KeyboardInterrupt):
+        in_chunks(Never(), sorted, list(range(200)), 64)
+    assert len(futures) == 2 and all(future.cancelled() for future in futures)
+
+
+def test_no_worker_begins_a_shard_of_a_call_that_is_over(serve, tmp_path):
+    """A pool hands its workers more than they can begin, and Dask gives a lost worker's shard to another."""
+    server, sent = serve(solve), []
+
+    class Late(ThreadPoolExecutor):
+        def submit(self, *call, **options):
+            sent.append(functools.partial(*call, **options))
+            return super().submit(*call, **options)
+
+    with Late(1) as executor:
+        shard_out(server, executor, tmp_path / "r", count=4, shards=2)
+    asked = server.calls
+    assert [begin() for begin in sent] == [None, None] and server.calls == asked
+    with Interrupted(1) as executor, pytest.raises(KeyboardInterrupt):
+        shard_out(server, executor, tmp_path / "new", count=4, shards=2)
+    assert not list((tmp_path / "new").glob("shards/0001/*"))
+
+
+def test_two_calls_on_one_folder_do_not_share_its_shards(serve, tmp_path, monkeypatch):
+    monkeypatch.setattr(of_shards, "LOCKED_S", 0.0)
+    server, first = serve(lambda request: Reply(solve(request), delay=0.05)), []
+    with ThreadPoolExecutor(3) as executor:
+        go = functools.partial(shard_out, server, executor, tmp_path / "r", count=40, shards=2)
+        other = threading.Thread(target=lambda: first.append(go()))
+        other.start()
+        while not server.calls:
+            time.sleep(0.01)
+        with pytest.raises(RunError, match="another process"):
+            go()
+        other.join()
+    assert first[0].report["complete"] and server.calls == 40 + 14
+
+
+CALLS = """
+import sys
+from concurrent.futures import ProcessPoolExecutor
+import cotkit
+from test_shards import model, problems
+class server: base_url = sys.argv[1]
+with ProcessPoolExecutor(2) as executor:
+    options = {"executor": executor, "shards": 2, "run": sys.argv[2], "max_iterations": 0}
+    cotkit.distill(problems(240), model(server), **options)
+"""
+
+
+def test_workers_that_outlive_a_killed_call_are_stopped_by_the_next(serve, tmp_path, monkeypatch):
+    monkeypatch.setattr(of_shards, "LOCKED_S", 8.0)  # by itself a shard would take 12 s
+    server, folder = serve(lambda request: Reply(solve(request), delay=0.4)), tmp_path / "r"
+    command = [sys.executable, "-c", CALLS, server.base_url, str(folder)]
+    path = os.pathsep.join(sys.path)
+    call = subprocess.Popen(command, start_new_session=True, env={**os.environ, "PYTHONPATH": path})
+    try:
+        while server.calls < 20:
+            assert call.poll() is None
+            time.sleep(0.02)
+        os.kill(call.pid, signal.SIGKILL)
+        call.wait()
+        with ThreadPoolExecutor(2) as executor:
+            options = {"executor": executor, "shards": 2, "run": folder, "show": "none"}
+            run = cotkit.distill(problems(240), model(server), max_iterations=0, **options)
+    finally:
+        os.killpg(call.pid, signal.SIGKILL)
+    assert run.report["complete"] and server.calls == 240
+
+
+def test_must_begins_the_shards_that_have_not_begun(serve, tmp_path):
+    server = serve(solve)
+
+    def interrupt(line):
+        raise KeyboardInterrupt
+
+    with ThreadPoolExecutor(1) as executor, pytest.raises(KeyboardInterrupt):
+        shard_out(server, executor, tmp_path / "r", say=interrupt)
+    begun = {path.parent.name for path in (tmp_path / "r").glob("shards/*/config.json")}
+    assert 1 <= len(begun) < 4
+    with ThreadPoolExecutor(2) as executor:
+        run = shard_out(server, executor, tmp_path / "r", resume="must")
+        again = shard_out(server, executor, tmp_path / "r", resume="must")
+    assert run.report["complete"] and rows(again) == rows(run) and server.calls == 30 + 10
+
+
+def test_must_writes_nothing_where_there_is_no_run(serve, tmp_path):
+    server = serve(solve)
+    with ThreadPoolExecutor(1) as executor, pytest.raises(RunError, match="holds no shards; check the name"):
+        shard_out(server, executor, tmp_path / "r", resume="must")
+    assert not list(tmp_path.iterdir()) and server.calls == 0
+
+
+class Again(ThreadPoolExecutor):
+    """Every worker is lost when it has done its shard, so that another one gets it."""
+
+    def submit(self, work, *call, **options):
+        return super().submit(lambda: [work(*call, **options) for _ in range(2)][1])
+
+
+@pytest.mark.parametrize("resume", ["auto", "never"])
+@pytest.mark.parametrize("use_cache", [True, False])
+def test_what_a_lost_worker_finished_is_not_asked_again(serve, tmp_path, resume, use_cache):
+    server = serve(solve)
+    options = {"resume": resume, "use_cache": use_cache}
+    with Again(2) as executor:
+        run = shard_out(server, executor, tmp_path / "r", count=20, **options)
+        assert run.report["kept"] == 20 and server.calls == 20 + 7
+        asked = server.calls
+        run = shard_out(server, executor, tmp_path / "r", count=20, **options)
+    begins_anew = resume == "never" and not use_cache
+    assert run.report["kept"] == 20 and server.calls - asked == (27 if begins_anew else 0)
+    aside = sorted(path.parts[-3:-1] for path in (tmp_path / "r").rglob("superseded/*/config.json"))
+    assert aside == ([("superseded", "1")] * 5 if resume == "never" else [])
+
+
+@pytest.mark.parametrize("benchmark", [False, True])
+def test_the_time_limit_is_of_all_shards_together(serve, tmp_path, monkeypatch, benchmark):
+    monkeypatch.setattr(running, "SYNC_S", 0.2)
+    server = serve(lambda request: Reply(solve(request), delay=0.05))
+
+    def go(**options):
+        options |= {"shards": 4, "run": tmp_path / "r", "show": "none"}
+        if benchmark:
+            cotkit.benchmark(problems(400), {"m": model(server)}, **options)
+            return cotkit.open_run(next(tmp_path.glob("r/m*/config.json")).parent)
+        return cotkit.distill(problems(400), model(server), max_iterations=0, **options)
+
+    with ThreadPoolExecutor(1) as executor:
+        began = time.monotonic()
+        run = go(executor=executor, time_limit=1.0)
+        assert time.monotonic() - began < 3
+    report, asked = run.report, server.calls
+    assert report["stopped"] == "the time limit of 1 s was reached" and 0 < asked < 100
+    assert report["given"] == 400 == report["kept"] + sum(report["drops"].values())
+    with ThreadPoolExecutor(4) as executor:
+        run = go(executor=executor)
+    assert run.report["complete"] and run.report["stopped"] is None
+    assert server.calls <= 400 + 4  # those in flight when the time was over
+
+
+def test_a_time_limit_ends_a_run_for_which_there_is_no_worker(serve, tmp_path):
+    class Nobody:
+        def submit(self, *call, **options):
+            return Future()
+
+    with pytest.raises(RunError, match=r"0\.2 s was reached before any shard had begun\. Is there a worker"):
+        shard_out(serve(solve), Nobody(), tmp_path / "r", time_limit=0.2)
+
+
+def test_a_worker_that_does_not_see_the_folder_is_named(serve, tmp_path):
+    class Elsewhere(ThreadPoolExecutor):
+        def submit(self, work, name, one_shard, call, *rest):
+            return super().submit(work, name, one_shard, "what stands there", *rest)
+
+    server = serve(solve)
+    with Elsewhere(1) as executor, pytest.raises(RunError, match="shared path"):
+        shard_out(server, executor, tmp_path / "r")
+    assert server.calls == 0
+
+
+def test_shards_are_watched_together(serve, tmp_path, monkeypatch, capsys):
+    for module, name in ((of_shards, "STATUS_S"), (running, "REPORT_S"), (running, "REPORT_SHARE")):
+        monkeypatch.setattr(module, name, 0.1 if name != "REPORT_SHARE" else 0)
+    monkeypatch.setattr(progress, "HEARTBEAT_S", 0.3)
+    server = serve(lambda request: Reply(solve(request), delay=0.05))
+    options = {"max_iterations": 0, "shards": 4, "run": tmp_path / "big"}
+    with ThreadPoolExecutor(2) as executor:
+        cotkit.distill(problems(120), model(server), executor=executor, show="lines", **options)
+    lines = capsys.readouterr().out.splitlines()
+    told = [line for line in lines if line.startswith("big: ")]
+    status = [int(re.match(r"big: (\d+)/120 done", line)[1]) for line in told]
+    assert len(status) > 3 and sorted(status) == status and status[-1] == 120
+    assert 0 < status[1] < 120 and "120 calls" in told[-1]
+    assert sum(line.startswith("shard ") for line in lines) == 4
+
+
+def test_only_what_waits_for_its_shards_takes_an_executor(serve, tmp_path):
+    server, run = serve(solve), tmp_path / "r"
+    with ThreadPoolExecutor(1) as executor:
+        for option in ({"executor": executor}, {"shards": 2}):
+            with pytest.raises(TypeError, match=r"only distill\(\) takes '(executor|shards)'"):
+                asyncio.run(cotkit.adistill(problems(1), model(server), run=run, **option))
+            with pytest.raises(TypeError, match=r"only distill\(\) takes"):
+                cotkit.start_distill(problems(1), model(server), run=run, **option)
+        with pytest.raises(TypeError, match=r"only synthesize\(\) takes 'executor'"):
+            asyncio.run(cotkit.asynthesize("logic", "few_shot", model(server), attempts=1, executor=executor))
+        with pytest.raises(TypeError, match=r"only synthesize\(\) takes 'shards'"):
+            cotkit.start_synthesize("logic", "few_shot", model(server), attempts=1, shards=2)
+        assert not run.exists() and server.calls == 0
+        options = {"executor": executor, "shards": 2, "run": run, "show": "none", "max_iterations": 0}
+        told = asyncio.run(asyncio.to_thread(cotkit.distill, problems(4), model(server), **options))
+    assert told.report["given"] == 4 and server.calls == 4
 
 
 def test_shards_that_are_taken_back_end_the_run_without_merging(serve, tmp_path):
