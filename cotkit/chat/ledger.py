@@ -13,6 +13,7 @@ line of each key is.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import math
 import threading
@@ -21,7 +22,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cotkit.chat.budgets import Budgets
+from cotkit.chat.budgets import ONE_CALL, Budgets
 from cotkit.chat.errors import LedgerError
 from cotkit.chat.tally import Amount, Tally
 from cotkit.records import Completion, Usage
@@ -61,7 +62,7 @@ class CallLedger:
         self._lock = threading.RLock()  # totals() is read from the notebook's thread
         self._tallies: dict[str, Tally] = {}
         self.budgets = Budgets(self._tallies, self.path, budget_usd, budget_tokens, budget_calls)
-        self.reserved = self.budgets.reserved
+        self._broken: LedgerError | None = None
         self._turns: dict[bytes, asyncio.Event | None] = {}
         self._lines = DigestMap()  # key -> where the line with its answer starts
         self._not_stored: set[bytes] = set()  # keys of answers that came again: the stored ones stay
@@ -198,7 +199,8 @@ class CallLedger:
         try:
             return self._journal.append_line(written + b"\n")
         except OSError as error:
-            raise self._unusable(error) from None
+            self._broken = self._unusable(error)
+            raise self._broken from None
 
     def totals(self) -> dict[str, Any]:
         """Sums over every session on this folder, and by role; None = nothing is known.
@@ -215,6 +217,13 @@ class CallLedger:
         return {**total.report(), "by_role": by_role}
 
     # What budgets need to know.
+
+    def reserved(self, role: str, guess: Amount = ONE_CALL) -> contextlib.AbstractAsyncContextManager[None]:
+        """`Budgets.reserved`. Raises LedgerError once a line could not be written: what is asked then is paid
+        for in vain."""
+        if self._broken is not None:
+            raise self._broken
+        return self.budgets.reserved(role, guess)
 
     def check_prices(self, *models: ChatModel) -> None:
         """ValueError when `budget_usd` is set and an endpoint of a model has no known price."""

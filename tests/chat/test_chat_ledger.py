@@ -577,6 +577,19 @@ def test_a_call_that_cannot_be_written_is_an_error_and_counts_nothing(path, monk
         assert ledger.totals()["calls"] == 1 and ledger.find([key_of(0)], "judge")
 
 
+def test_what_waits_is_not_asked_once_an_answer_could_not_be_kept(serve, path, monkeypatch):
+    def full(line):
+        raise OSError(28, "No space left on device")
+
+    server = serve(lambda request: Reply("4", delay=0.05))
+    model = ChatModel("mock", base_url=server.base_url, max_concurrency=2)
+    with CallLedger(path) as ledger:
+        monkeypatch.setattr(ledger._journal, "append_line", full)
+        answers = aio.run(model.acandidates("2 + 2?", 12, ledger=ledger))
+    assert all(isinstance(answer, LedgerError) for answer in answers)
+    assert server.calls <= 2 + 1  # in flight, and one that had its place when the first had failed
+
+
 def test_recording_a_call_is_cheap(path):
     with CallLedger(path) as ledger:
         fill(ledger, 50)
