@@ -17,7 +17,7 @@ help:
 	@echo "make reports   run every notebook"
 	@echo "make lint      ruff on code and notebooks, notebooks without outputs"
 	@echo "make train     adds what training needs (torch; some GB with a GPU)"
-	@echo "make bench     speed, bytes, memory and survival against bare loops (a quarter of an hour)"
+	@echo "make bench     speed, bytes, memory and survival against bare loops (twenty minutes)"
 	@echo "make soak      ten minutes of runs that are killed, interrupted, out of disk, and resumed"
 	@echo "make lock      constraints.txt anew from pyproject.toml (needs uv)"
 	@echo "make clean     remove .venv and caches (runs/ and reports/ stay)"

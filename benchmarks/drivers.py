@@ -3,16 +3,17 @@
     python benchmarks/drivers.py cotkit-aiohttp single --base-url ... --n 1000 --width 100 --out FOLDER
 
 `aiohttp` and `openai` are the floors: `width` tasks over one iterator, nothing checked, each answer written
-as a line. `cotkit-...` is `cotkit.distill` with everything on: rendering, queue, cache, ledger, verification,
-journal. `camel` is CAMEL's SelfImprovingCoTPipeline, for which the process must run in a venv of its own.
-The jobs: `single` = one trace a problem; `chain` = generate, judge, refine at most twice; `file` = `single`,
-the problems left in a .jsonl file.
+as a line; `openai` with the client's own two retries. `cotkit-...` is `cotkit.distill` with everything on:
+rendering, queue, cache, ledger, verification, journal. `camel` is CAMEL's SelfImprovingCoTPipeline, for which
+the process must run in a venv of its own. The jobs: `single` = one trace a problem; `chain` = generate,
+judge, refine at most twice; `file` = `single`, the problems left in a .jsonl file.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import importlib
 import json
 import pathlib
@@ -70,7 +71,13 @@ async def bare(ask: Ask, options: argparse.Namespace) -> None:
                 texts.append(trace)
             keep(number, *texts)
 
-        await pool(range(options.n), options.width, single if options.job == "single" else chain)
+        work = single if options.job == "single" else chain
+
+        async def work_or_lose(number: int) -> None:
+            with contextlib.suppress(Exception):  # as whoever catches an error and goes on
+                await work(number)
+
+        await pool(range(options.n), options.width, work_or_lose if options.lose else work)
 
 
 def request_body(prompt: list[dict[str, str]], judging: bool) -> dict[str, Any]:
@@ -223,7 +230,8 @@ def main() -> None:
     arguments.add_argument("--base-url", required=True)
     arguments.add_argument("--n", type=int, default=100)
     arguments.add_argument("--width", type=int, default=20)
-    arguments.add_argument("--rpm", type=float, default=0)
+    arguments.add_argument("--rpm", type=float, default=0, help="the cap that cotkit is told")
+    arguments.add_argument("--lose", type=int, default=0, help="1: a bare loop goes on without a row")
     arguments.add_argument("--out", required=True)
     options = arguments.parse_args()
     warm(options)

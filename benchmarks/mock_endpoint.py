@@ -6,9 +6,12 @@
 
 HTTP/1.1 with keep-alive, parsed by hand in one asyncio.Protocol, so that the server costs a fraction of what
 any client does. A prompt carries a mark `PID=<n>`, and so does its answer: `stats()` counts prompts that hold
-more than one mark (mixed) and generations that were asked for again (repeated). As a judge it is
-deterministic: by the mark, half of the problems pass at once, 30 % need one refinement, 20 % two, and each
-refinement is better than what it refines. Latencies are drawn anew after each `reset()`: the same ones.
+more than one mark (mixed), prompts that were answered before (repeated), and requests whose client was gone
+when their answer was due (cut). Each request ends as exactly one of ok, failed, limited, dropped and cut. As
+a judge it is deterministic: by the mark, half of the problems pass at once, 30 % need one refinement, 20 %
+two, and each refinement is better than what it refines. As a writer of problems it marks each with the
+request's sampling seed. Latencies are drawn anew after each `reset()`: the same ones. Between `hold()` and
+`go()` nothing is answered.
 """
 
 from __future__ import annotations
@@ -29,7 +32,14 @@ from typing import Any
 
 MARK = re.compile(rb"PID=(\d+)")
 VERSION = re.compile(rb"VER=(\d+)")
+SEED = re.compile(rb'"seed": ?(\d+)')
+REFINEMENTS = (0, 0, 0, 0, 0, 1, 1, 1, 2, 2)  # that a problem needs, by the last digit of its mark's checksum
 WORDS = "so the number of parts is added to what was there before and the sum is taken once more "
+
+
+def refinements(mark: int) -> int:
+    """How many the judge asks for."""
+    return REFINEMENTS[zlib.crc32(str(mark).encode()) % 10]
 
 
 class State:
@@ -40,9 +50,11 @@ class State:
 
     def reset(self) -> None:
         self.counts = dict.fromkeys(
-            ("requests", "ok", "limited", "failed", "dropped", "mixed", "repeated", "peak"), 0
+            ("requests", "ok", "limited", "failed", "dropped", "cut", "mixed", "repeated", "peak"), 0
         )
         self.latency_s, self.in_flight, self.seen, self.starts = 0.0, 0, set(), []
+        self.flowing = asyncio.Event()
+        self.flowing.set()
         self.random = random.Random(self.options.seed)
 
     def latency(self) -> float:
@@ -61,7 +73,7 @@ class State:
         return None
 
     def stats(self) -> dict[str, Any]:
-        return {**self.counts, "latency_s": self.latency_s}
+        return {**self.counts, "in_flight": self.in_flight, "latency_s": self.latency_s}
 
 
 class Connection(asyncio.Protocol):
@@ -88,6 +100,10 @@ class Connection(asyncio.Protocol):
         elif path == b"/reset":
             self.state.reset()
             self.send(200, {})
+        elif path in (b"/hold", b"/go"):
+            flowing = self.state.flowing
+            flowing.set() if path == b"/go" else flowing.clear()
+            self.send(200, {})
         else:
             asyncio.get_running_loop().create_task(self.complete(body))
 
@@ -101,7 +117,11 @@ class Connection(asyncio.Protocol):
         counts["peak"] = max(counts["peak"], state.in_flight)
         latency, luck = state.latency(), state.random.random()
         await asyncio.sleep(latency)
+        await state.flowing.wait()
         state.in_flight -= 1
+        if self.transport.is_closing():
+            counts["cut"] += 1
+            return None
         if luck < options.drops:
             counts["dropped"] += 1
             return self.transport.abort()
@@ -118,18 +138,21 @@ class Connection(asyncio.Protocol):
     def words(self, body: bytes) -> str:
         marks = set(MARK.findall(body))
         self.state.counts["mixed"] += len(marks) > 1
+        key = hash(body)  # of 64 bits: no two of 100,000 prompts meet by chance
+        self.state.counts["repeated"] += key in self.state.seen
+        self.state.seen.add(key)
+        if b"You write problems." in body:
+            return question(int(SEED.search(body)[1]))
         mark = int(next(iter(marks), b"0"))
+        if b"Python program" in body:
+            return f"```python\nprint({mark})\n```"
         version = max((int(v) for v in VERSION.findall(body)), default=0)
         if b"response_format" in body:
-            needed = (0, 0, 0, 0, 0, 1, 1, 1, 2, 2)[zlib.crc32(str(mark).encode()) % 10]
-            score = 9 if version >= needed else 3 + version
+            score = 9 if version >= refinements(mark) else 3 + version
             if b"completeness" in body:  # CAMEL's judge gives plain numbers, for three dimensions
                 scores = dict.fromkeys(("correctness", "clarity", "completeness"), score / 10)
                 return json.dumps(scores | {"feedback": "go on"})
             return json.dumps({"correctness": {"reason": "scripted", "score": score}, "feedback": "go on"})
-        key = hash(body)  # of 64 bits: no two of 100,000 prompts meet by chance
-        self.state.counts["repeated"] += key in self.state.seen
-        self.state.seen.add(key)
         version += b"VER=" in body
         return f"{self.state.filler} PID={mark} VER={version} The answer is \\boxed{{{mark}}}."
 
@@ -137,6 +160,12 @@ class Connection(asyncio.Protocol):
         body = json.dumps(content).encode()
         head = f"HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
         self.transport.write((head + (f"{header}\r\n" if header else "") + "\r\n").encode() + body)
+
+
+def question(mark: int) -> str:
+    """A problem whose words no other mark has."""
+    letters = "".join(chr(ord("a") + int(digit)) for digit in str(mark))
+    return " ".join(letters + end for end in "stuvwxyz") + f" PID={mark} How many are there?"
 
 
 def completion(text: str, prompt_characters: int) -> dict[str, Any]:
@@ -168,6 +197,12 @@ class Endpoint:
 
     def reset(self) -> None:
         self._get("reset")
+
+    def hold(self) -> None:
+        self._get("hold")
+
+    def go(self) -> None:
+        self._get("go")
 
     def waited_s(self) -> float:
         """Seconds its process was ready to run, but did not."""

@@ -3,6 +3,10 @@
 Each function below runs one pipeline through its public function, over whole chat models whose calls take
 virtual time, and gives (seconds, what an ideal pool of as many places takes). `test_no_barrier` holds all of
 them to 98 % of the ideal, for any law of latency and any width. The cycles are in tests/self_improve.
+
+Where chains pass through several models the ideal is one pool a model with as many chains under way as the
+engine has: twice its places (`BETWEEN` in pipelines/running.py). That cap is the engine's own choice, which
+bounds what is begun and not finished; it is granted to the ideal too, and what it costs is not gated here.
 """
 
 from __future__ import annotations
@@ -329,6 +333,7 @@ PIPELINES = {
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("pipeline", PIPELINES)
 def test_no_barrier(tmp_path, no_sandbox, pipeline, width, law):
+    """Pipelines over several models against an ideal that has the engine's cap on chains under way."""
     seconds, ideal = PIPELINES[pipeline](law, width, tmp_path / "run")
     assert seconds <= ideal / 0.98
 
