@@ -31,11 +31,11 @@ from cotkit.lazy import lazy
 
 _PUBLIC = {
     "intervals": [
-        "Auc", "PairedDifference", "Rate", "auc", "auc_interval", "bootstrap_interval", "paired_difference",
-        "pass_at_k", "wilson_interval",
+        "Auc", "PairedDifference", "Rate", "auc", "auc_interval", "bootstrap_interval", "mean_interval",
+        "paired_difference", "pass_at_k", "wilson_interval",
     ],
     "candidates": ["candidates_frame"],
-    "scored_sources": ["scored_frame"],
+    "scored_sources": ["check_run_columns", "scored_frame"],
     "selfscores": ["self_consistency"],
     "distillation": [
         "acceptance_by_iteration", "accuracy_comparison", "by_type", "funnel", "judge_agreement",
@@ -44,15 +44,19 @@ _PUBLIC = {
     "benchmark": ["BenchmarkReport"],
     "cycles": [
         "Comparison", "compare", "compare_held_out", "dev_measures", "family_gains", "gain_parts",
-        "generation_measures", "set_diversity",
+        "generation_measures", "room_to_learn", "set_diversity",
     ],
-    "cycle_tables": ["cycle_findings", "cycles_frame", "training_frame", "trust_frame", "unwatched_frame"],
+    "cycle_tables": [
+        "cycle_findings", "cycles_frame", "family_findings", "training_frame", "trust_frame",
+        "unwatched_frame",
+    ],
     "alarms": ["Alarm"],
     "conclusions": ["examples", "findings", "outcome"],
     "diagnosis": ["JudgeDiagnosis", "judge_scores"],
     "panels": ["panel_scores", "panel_table", "panel_weights"],
     "positions": ["PositionBias"],
     "tuning": ["ThresholdReport", "check_tuning", "describe_scores", "tune_thresholds"],
+    "chance": ["shuffled_verdicts"],
     "threshold_tables": ["threshold_grid"],
     "certificate": ["simulate_thresholds"],
     "paths": ["Path"],

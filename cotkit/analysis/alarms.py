@@ -3,8 +3,8 @@ judge drifts or has no more to say.
 
 Each function looks at rows, mostly two sets of first drafts on the same dev problems, and returns the
 alarms it raises: amber = look at it, red = the challenger is not promoted. The limits are proposals; what
-noise could do at about a hundred problems stays quiet, and with fewer than `LEAST` there is no alarm.
-`not_looked_at` names those that could not be raised, and why.
+noise could do at about a hundred problems stays quiet, and with fewer than `LEAST` there is no alarm but
+`one_score`. `not_looked_at` names those that could not be raised, and why.
 """
 
 from __future__ import annotations
@@ -20,17 +20,34 @@ from typing import Any
 import numpy as np
 
 from cotkit.analysis.diversity import distinct_n
-from cotkit.analysis.drafts import checks, drafts_of, first_drafts, paired, score, scored, spoken
-from cotkit.analysis.intervals import NAN, Rate, bootstrap_interval, bounded, paired_difference
+from cotkit.analysis.drafts import (
+    checks,
+    critics_scores,
+    drafts_of,
+    first_drafts,
+    paired,
+    score,
+    scored,
+    spoken,
+)
+from cotkit.analysis.intervals import (
+    NAN,
+    Rate,
+    bootstrap_interval,
+    bounded,
+    mean_interval,
+    paired_difference,
+)
 from cotkit.analysis.kernels import tfidf_kernel, vendi_score, words
 from cotkit.records import Row
 
 LEAST = 20  # problems; a gate asks for as many
-FEW = 5  # frozen answers, improved traces
+FEW = 5  # frozen answers, improved traces, traces with one and the same score
 SURE = 0.99  # of the interval of a shift on frozen answers: many phrases are tried
 PHRASE_SHARE, PHRASE_BEFORE = 0.2, 0.02  # a phrase is new when so many outputs hold it, and so few did before
 OPENING_RISE = 0.1  # an opening that was always common is a form, no collapse
 MOST_COMPARED = 300  # outputs whose likeness to each other is measured
+LEAP, FLAT = 2.0, 0.01  # a rise of scores in standard deviations, and of accuracy, that do not go together
 LIMITS = {  # code: (amber, red); inf = never red
     "distinct_1": (0.10, 0.25), "distinct_2": (0.10, 0.25), "distinct_3": (0.10, 0.25),  # relative fall
     "compression": (0.15, 0.40),  # relative rise of the zlib ratio
@@ -39,7 +56,7 @@ LIMITS = {  # code: (amber, red); inf = never red
     "opening": (0.30, 0.60),  # share of outputs that begin with the same five words, where it has risen
     "length_spread": (0.50, math.inf),  # relative fall of the lengths' coefficient of variation
     "narrowing": (0.01, 0.01),  # fall of pass@k while pass@1 rises
-    "proxy_without_gold": (0.5, 0.5),  # rise of the scores in standard deviations, verdicts flat
+    "proxy_without_gold": (0.5, 0.5),  # rise of the scores in standard deviations, none of verdicts is clear
     "proxy_gold_correlation": (0.15, math.inf),  # fall of the correlation of scores and verdicts
     "holdout_gap": (0.05, 0.10),  # rise of critics' score minus hold-out critic's, on 0..1
     "length_drift": (0.2, 0.5),  # relative rise of the mean length
@@ -48,7 +65,12 @@ LIMITS = {  # code: (amber, red); inf = never red
     "judge_pleased": (0.03, math.inf),  # what words without content add to a score, on 0..1
     "judge_drift": (0.05, 0.10),  # shift of the scores of frozen answers, on 0..1
     "judge_failures": (0.05, 0.20), "ceiling": (0.50, 0.90), "improver_echo": (0.50, math.inf),  # shares
+    "one_score": (0.99, 0.99),  # share of a critic's traces that got its commonest score
 }  # fmt: skip
+STYLE = (
+    "distinct_1", "distinct_2", "distinct_3", "compression", "vendi", "opening", "length_spread",
+    "length_drift",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -75,10 +97,15 @@ def raised(code: str, value: float, text: str, sure: bool = True) -> list[Alarm]
 
 
 def softened(alarms: Iterable[Alarm]) -> list[Alarm]:
-    """Against an actor that was asked otherwise, or before a training that changes the style as a whole:
-    only what would be red, as amber."""
+    """Against an actor that was asked otherwise, or before a training that changes the style as a whole: what
+    looks at the style (`STYLE`) is amber at most. What shows a loss or a trick stays as it is."""
     said = "against the untrained actor, whose style a first training changes"
-    return [replace(a, level="amber", text=f"{a.text}, {said}") for a in alarms if a.level == "red"]
+
+    def soft(alarm: Alarm) -> Alarm:
+        limit, text = LIMITS[alarm.code][0], f"{alarm.text}, {said}"
+        return replace(alarm, level="amber", threshold=limit, text=text) if alarm.code in STYLE else alarm
+
+    return [soft(alarm) for alarm in alarms]
 
 
 def diversity(texts: Sequence[str], size: int | None = None) -> dict[str, float]:
@@ -147,12 +174,13 @@ def _narrowing(first: Sequence[Row], now: Sequence[Row]) -> list[Alarm]:
     checked = checks(first, now)
     before, after = ({row.id: _verdicts(row, checked(row)) for row in rows} for rows in (first, now))
     ids = [id for id in after if before.get(id) and after[id]]
-    if max((len(after[id]) for id in ids), default=0) < 2:
+    if len(ids) < LEAST or max(len(after[id]) for id in ids) < 2:
         return []
     one = paired_difference(*([side[id][0] is True for id in ids] for side in (before, after)))
     k = paired_difference(*([any(side[id]) for id in ids] for side in (before, after)))
     bounds = f"95 % interval {k.low:+.0%} to {k.high:+.0%}, n = {k.n}"
     text = f"first drafts right {one.difference:+.0%}, any draft right {k.difference:+.0%} ({bounds})"
+    text += "" if k.is_clear else ", which may be noise"
     return raised("narrowing", -k.difference if one.difference > 0.01 else 0.0, text, k.is_clear)
 
 
@@ -174,7 +202,7 @@ def hacking_measures(
     found = {
         "length_ratio": _length_ratio(before, now),
         "proxy_gold_corr": _correlation(now),
-        "holdout_critic_gap": (_mean(gaps), *bootstrap_interval(gaps, resamples=500), len(gaps)),
+        "holdout_critic_gap": (_mean(gaps), *mean_interval(gaps), len(gaps)),
     }
     intervals = {name: {"low": low, "high": high, "n": n} for name, (_, low, high, n) in found.items()}
     return {name: value for name, (value, *_) in found.items()} | {"intervals": intervals}
@@ -228,8 +256,11 @@ def hacking(
     holdout_now: Scores = None,
     chance: float = 0.0,
 ) -> list[Alarm]:
-    """Scores rise against the champion's while verdicts, or the hold-out critic, do not; or they tell right
-    from wrong less than they did. `chance`: how much of a rise picking by noisy scores alone can give.
+    """Scores clearly rise against the champion's while verdicts, or the hold-out critic, do not; or they tell
+    right from wrong less than they did. `chance`: how much of a rise picking by noisy scores alone can give.
+
+    Red without a rise of the verdicts: where they rule one of a point (`FLAT`) out, have clearly fallen, or
+    have not risen by that point while the scores rose by `LEAP` standard deviations.
 
     Source of the pattern: Gao et al. (2022), Scaling laws for reward model overoptimization, arXiv
     2210.10760.
@@ -242,16 +273,16 @@ def hacking(
         rise = float(new.mean() - old.mean()) / spread if spread else 0.0
         bounds = f"95 % interval {gold.low:+.1%} to {gold.high:+.1%}, n = {gold.n}"
         text = f"scores rose by {rise:.1f} standard deviations, verified accuracy by {gold.difference:+.1%}"
-        sure = gold.high < 0.01 or gold.is_clear
-        value = rise if gold.difference <= 0 else 0.0
-        alarms += raised("proxy_without_gold", value, f"{text} ({bounds})", sure)
+        sure = gold.high < FLAT or gold.is_clear or (rise > LEAP and gold.difference <= FLAT)
+        alone = gold.low <= 0 < mean_interval(new - old)[0]
+        alarms += raised("proxy_without_gold", rise if alone else 0.0, f"{text} ({bounds})", sure)
         first, then = _correlation(before), _correlation(now)
         error = math.sqrt(sum(1 / max(known[3] - 3, 1) for known in (first, then)))
         clear = _fisher(first[0]) - _fisher(then[0]) > 1.96 * error
         text = f"correlation of scores and verdicts {bounded(*first)} -> {bounded(*then)}"
         alarms += raised("proxy_gold_correlation", first[0] - then[0] if clear else 0.0, text)
     gaps = _holdout_gaps(before, now, holdout_before, holdout_now)
-    if len(gaps) >= LEAST and (bounds := bootstrap_interval(gaps, resamples=500))[0] > chance:
+    if len(gaps) >= LEAST and (bounds := mean_interval(gaps))[0] > chance:
         rise = float(np.mean(gaps))
         text = f"scores rose {bounded(rise, *bounds, len(gaps))} more than the hold-out critic's"
         text += f", of which picking by noisy scores explains at most {chance:.2f}" if chance else ""
@@ -321,7 +352,7 @@ def judge_pleased(shifts: Shifts) -> list[Alarm]:
     alarms = []
     for name, moves in shifts.items():
         shift, clear, said = _shift(moves)
-        alarms += raised("judge_pleased", shift if clear else 0.0, f"words of {name}: {said}")
+        alarms += raised("judge_pleased", shift if clear else 0.0, f"with {name} appended: {said}")
     return alarms
 
 
@@ -331,20 +362,9 @@ def _shift(moves: Sequence[float]) -> tuple[float, bool, str]:
     if not len(moves):
         return 0.0, False, "no judge was asked what it adds to a score"
     mean = float(np.mean(moves))
-    low, high = _student_interval(moves)
+    low, high = mean_interval(moves, confidence=SURE)
     words = f"{mean:+.2f} on a score (99 % interval {low:+.2f} to {high:+.2f}, n = {len(moves)})"
     return mean, len(moves) >= FEW and low > 0, words
-
-
-def _student_interval(values: Sequence[float]) -> tuple[float, float]:
-    """Of the mean, at `SURE`: for a handful of values a bootstrap is too narrow."""
-    from scipy.stats import t
-
-    n, mean = len(values), float(np.mean(values))
-    if n < 2:
-        return NAN, NAN
-    half = float(t.ppf(0.5 + SURE / 2, n - 1) * np.std(values, ddof=1) / math.sqrt(n))
-    return mean - half, mean + half
 
 
 def judge_drift(
@@ -355,23 +375,48 @@ def judge_drift(
     moves = [b - a for a, b in zip(first, again, strict=True) if None not in (a, b)]
     if len(moves) < FEW:
         return []
-    shift, (low, high) = float(np.mean(moves)), bootstrap_interval(moves, resamples=500)
+    shift, (low, high) = float(np.mean(moves)), mean_interval(moves)
     clear = abs(shift) > 2 * noise * math.sqrt(2 / len(moves)) and not low <= 0 <= high
     text = f"the scores of frozen answers moved by {bounded(shift, low, high, len(moves))}"
     return raised("judge_drift", abs(shift) if clear else 0.0, text)
 
 
 def judge_scores(rows: Iterable[Row], verified: bool) -> list[Alarm]:
-    """Critics that fail, and scores at their ceiling: red only where no verdict decides beside them."""
+    """Critics that fail, scores at their ceiling, and critics that give everything one score: the last two
+    red only where no verdict decides beside them."""
+    rows = list(rows)
     judged = [c.judgement for row in rows for c in row.candidates if c.judgement]
     scores = [judgement.mean for judgement in judged if judgement.scores]
+    alarms = _one_score(rows, verified)
     if len(judged) < LEAST:
-        return []
+        return alarms
     failed = Rate.of(len(judged) - len(scores), len(judged))
     top = Rate.of(sum(value > 1 - 1e-9 for value in scores), len(scores))
-    alarms = raised("judge_failures", failed.value, f"the critics failed on {failed.in_words('traces')}")
+    alarms += raised("judge_failures", failed.value, f"the critics failed on {failed.in_words('traces')}")
     text = f"the highest score there is on {top.in_words('judged traces')}"
     return alarms + raised("ceiling", top.value if scores else 0.0, text, not verified)
+
+
+def _one_score(rows: Iterable[Row], verified: bool) -> list[Alarm]:
+    """Critics that gave one and the same score to at least `FEW` different traces, which is everything they
+    saw. Red where all of them did, and nothing else decides."""
+    seen: dict[str, dict[tuple[str, str], tuple]] = {}
+    for row in rows:
+        for candidate in row.candidates:
+            for critic, scores in critics_scores(candidate).items():
+                if scores:
+                    seen.setdefault(critic, {})[row.id, candidate.trace] = tuple(sorted(scores.items()))
+    alarms = []
+    for critic, scores in seen.items():
+        ((same, most),) = Counter(scores.values()).most_common(1)
+        value = float(np.mean([score for _, score in same]))
+        text = (
+            f"{critic} gave one and the same score, {value:.2f}, to {most} of the {len(scores)} traces it saw"
+        )
+        share = most / len(scores) if len(scores) >= FEW else 0.0
+        alarms += raised("one_score", share, text, not verified)
+    all_of_them = len(alarms) == len(seen)
+    return alarms if all_of_them else [replace(alarm, level="amber") for alarm in alarms]
 
 
 def improver_echo(rows: Iterable[Row]) -> list[Alarm]:
@@ -382,47 +427,82 @@ def improver_echo(rows: Iterable[Row]) -> list[Alarm]:
     return raised("improver_echo", same.value if same.n >= FEW else 0.0, text)
 
 
+def compared(before: Sequence[Row], now: Sequence[Row]) -> dict[str, int]:
+    """How many dev problems the alarms have to look at; see `not_looked_at`."""
+    decided = paired(before, now, decided=True)
+    outputs = spoken(paired(before, now))
+    return {"outputs": len(outputs), "decided": len(decided), "scored": len(scored(decided))}
+
+
 _OF_OUTPUTS = (*_COLLAPSE, "length_drift", "flattery")
 _OF_SCORES = ("proxy_without_gold", "proxy_gold_correlation")
+_OF_CRITICS = (
+    *_OF_SCORES, "judge_pleased", "judge_drift", "judge_failures", "ceiling", "one_score", "holdout_gap",
+)  # fmt: skip
 
 
 def not_looked_at(
     outputs: int | None,
     *,
+    decided: int,
+    scored: int,
     generations: int,
     critics: bool,
+    judged: int,
+    pleased: int | None,
+    frozen: int,
+    drift: int,
     holdout: int | None,
     verified: bool,
+    pairs: int,
     refined: int,
     cycle: int,
 ) -> dict[str, str]:
     """{code: why it could not be raised} of a cycle.
 
-    outputs: dev problems on which challenger and champion both said something, None = there was no
-    challenger; generations: drafts of each; critics: whether there are any; holdout: problems with scores of
-    the hold-out critic on both sides, None = there is no such critic; verified: programs decide; refined:
-    traces an improver wrote; cycle: its number.
+    Dev problems of challenger and champion: `outputs` on which both said something, None = there was no
+    challenger; `decided` with verdicts of both; `scored` with verdicts and scores of both; `generations`:
+    drafts of each. critics: whether there are any; judged: traces they were asked about. Frozen answers:
+    `pleased` scored without and with words appended, None = these wordings of the critics were tried before;
+    `frozen` scored at first; `drift` then and now. holdout: problems with scores of the hold-out critic on
+    both sides, None = there is no such critic; verified: programs decide; pairs: that are trained on;
+    refined: traces an improver wrote; cycle: its number.
     """
-    few = f"fewer than {LEAST}"
     missing: dict[str, str] = {}
-    if outputs is None:
-        missing |= dict.fromkeys((*_OF_OUTPUTS, "narrowing", *_OF_SCORES), "no challenger was evaluated")
-    elif outputs < LEAST:
-        why = f"{outputs} dev problems with outputs of both, {few}"
-        missing |= dict.fromkeys((*_OF_OUTPUTS, "narrowing", *_OF_SCORES), why)
-    elif generations < 2:
-        missing["narrowing"] = "one draft a dev problem (dev_generations): pass@k is not known"
-    if not verified:
-        missing |= dict.fromkeys(("narrowing", *_OF_SCORES), "no program decides")
-    if holdout is None:
-        missing["holdout_gap"] = "there is no hold-out critic"
-    elif holdout < LEAST:
-        missing["holdout_gap"] = f"{holdout} problems with scores of both sides, {few}"
-    if refined < FEW:
-        missing["improver_echo"] = f"{refined} traces were refined, fewer than {FEW}"
+
+    def need(codes: Iterable[str], count: int, what: str, least: int = LEAST) -> None:
+        if count < least:
+            missing.update(dict.fromkeys(codes, f"{count} {what}, fewer than {least}"))
+
+    need(("chosen_longer",), pairs, "pairs to train on")
+    need(("improver_echo",), refined, "traces were refined", FEW)
+    need(("judge_failures", "ceiling"), judged, "traces were judged")
+    need(("one_score",), judged, "traces were judged", FEW)
+    if pleased is None:
+        missing["judge_pleased"] = "the wordings of these critics were tried in an earlier cycle"
+    else:
+        need(("judge_pleased",), pleased, "frozen answers with scores", FEW)
+    need(("judge_drift",), drift, "frozen answers with scores then and now", FEW)
     if cycle == 0:
         missing["judge_drift"] = "from the second cycle on"
+    if holdout is None:
+        missing["holdout_gap"] = "there is no hold-out critic"
+    else:
+        need(("holdout_gap",), holdout, "problems with scores of both sides")
+    if critics and frozen < FEW:
+        missing["flattery"] = f"{frozen} frozen answers with scores, fewer than {FEW}: amber at most"
+    of_both = (*_OF_OUTPUTS, "narrowing", *_OF_SCORES)
+    if outputs is None:
+        missing |= dict.fromkeys(of_both, "no challenger was evaluated")
+    else:
+        if generations < 2:
+            missing["narrowing"] = "one draft a dev problem (dev_generations): pass@k is not known"
+        else:
+            need(("narrowing",), decided, "dev problems with verdicts of both")
+        need(_OF_SCORES, scored, "dev problems with verdicts and scores of both")
+        need(of_both, outputs, "dev problems with outputs of both")
+    if not verified:
+        missing |= dict.fromkeys(("narrowing", *_OF_SCORES), "no program decides")
     if not critics:
-        codes = (*_OF_SCORES, "judge_pleased", "judge_drift", "judge_failures", "ceiling", "holdout_gap")
-        missing |= dict.fromkeys(codes, "there are no critics")
+        missing |= dict.fromkeys(_OF_CRITICS, "there are no critics")
     return missing

@@ -27,7 +27,14 @@ import pandas
 from cotkit.analysis.candidates import drafts
 from cotkit.analysis.cost import throughput
 from cotkit.analysis.distillation import interval_columns
-from cotkit.analysis.intervals import NAN, Rate, paired_difference, pass_at_k, wilson_interval
+from cotkit.analysis.intervals import (
+    NAN,
+    Rate,
+    mean_interval,
+    paired_difference,
+    pass_at_k,
+    wilson_interval,
+)
 from cotkit.analysis.views import readable
 from cotkit.records import Candidate, Row
 from cotkit.verify import answer_key
@@ -296,27 +303,26 @@ def paired_completions(first: Sequence[list[bool]], second: Sequence[list[bool]]
 
     One completion each: `paired_difference`. Several: the mean difference of the shares right, with Student's
     interval over problems and the exact sign-flip test; where all problems differ alike, a spread of zero is
-    no certainty, and the interval is that of the problems gained and lost.
+    no certainty, and the interval is that of the problems gained and lost, times the difference of each.
     """
-    a, b = (np.array([np.mean(flags) for flags in side]) for side in (first, second))
-    single = all(len(flags) == 1 for flags in (*first, *second))
-    gap = paired_difference(a == 1, b == 1) if single else paired_difference(a > b, b > a)
-    line = {"n": gap.n, "gained": gap.gained, "lost": gap.lost, "difference": gap.difference}
-    line |= {"difference_low": gap.low, "difference_high": gap.high, "p_value": gap.p_value}
-    if single:
-        return line
-    steps, scale = b - a, math.lcm(*(len(flags) for flags in (*first, *second)))
-    line |= {
-        "difference": float(steps.mean()),
-        "p_value": sign_flip_test([round(scale * step) for step in steps]),
-    }
-    if steps.std() > 0:
-        from scipy.stats import t
-
-        half = t.ppf(0.975, gap.n - 1) * steps.std(ddof=1) / math.sqrt(gap.n)
-        line["difference_low"] = max(-1.0, line["difference"] - half)
-        line["difference_high"] = min(1.0, line["difference"] + half)
-    return line
+    if all(len(flags) == 1 for flags in (*first, *second)):
+        gap = paired_difference([flags[0] for flags in first], [flags[0] for flags in second])
+        low, high, difference, p = gap.low, gap.high, gap.difference, gap.p_value
+    else:
+        # in whole steps: shares that are alike must not differ by the noise of floating point
+        scale = math.lcm(*(len(flags) for flags in (*first, *second)))
+        a, b = ([sum(flags) * scale // len(flags) for flags in side] for side in (first, second))
+        steps = [now - before for before, now in zip(a, b, strict=True)]
+        gap = paired_difference([step < 0 for step in steps], [step > 0 for step in steps])
+        if len(set(steps)) > 1:
+            low, high = (bound / scale for bound in mean_interval(steps))
+        else:
+            each = abs(steps[0]) / scale or 1.0
+            low, high = each * gap.low, each * gap.high
+        low, high = max(-1.0, low), min(1.0, high)
+        difference, p = sum(steps) / scale / gap.n, sign_flip_test(steps)
+    line = {"n": gap.n, "gained": gap.gained, "lost": gap.lost, "difference": difference}
+    return line | {"difference_low": low, "difference_high": high, "p_value": p}
 
 
 def sign_flip_test(steps: Sequence[int]) -> float:

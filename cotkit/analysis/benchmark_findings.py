@@ -79,14 +79,14 @@ def _differences(report: BenchmarkReport) -> Iterator[str]:
 
 def _losses(report: BenchmarkReport) -> Iterator[str]:
     words = {
-        "no_answer": "gave no answer that could be found; worked examples show the form",
-        "truncated": "was cut off before a right answer; a larger max_tokens may help",
+        "no_answer": "gave no answer that could be found in {}; worked examples show the form",
+        "truncated": "was cut off before a right answer in {}; a larger max_tokens may help",
     }
-    shares = report.errors.groupby(["model", "outcome"], sort=False)[["completions", "share"]].sum()
-    for (model, outcome), line in shares.iterrows():
-        if outcome in words and line["share"] >= MANY:
-            count = f"{line['completions']:.0f} completions, counted as not right"
-            yield f"{model} often {words[outcome]} ({count})."
+    for model, own in report.traces.groupby("model", sort=False):
+        for outcome, said in words.items():
+            share = Rate.of_grouped(own["outcome"].eq(outcome).to_list(), own["id"].to_list())
+            if share.value >= MANY:
+                yield f"{model} {said.format(share.in_words('completions'))}. They count as not right."
 
 
 def _small_domains(report: BenchmarkReport) -> Iterator[str]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pandas
 
 BINS = 10
+LEAST_PROBLEMS = 10  # for a slope: with fewer the interval misses too often
 SHARES = ("precision", "recall", "kept", "false_kept")
 
 
@@ -201,20 +202,31 @@ def length_slope(
 ) -> tuple[float, float, float]:
     """(slope, low, high): how much a score rises when the length doubles, at equal verdict.
 
-    Least squares of the score on log2 of the length and the verdict; the interval is from the variance that
-    allows rows of a problem to be alike (Liang and Zeger 1986, Biometrika 73:13-22). nan where lengths do not
-    differ or fewer than three problems are there.
+    Least squares of the score on log2 of the length and the verdict; the interval is Student's over g
+    problems (g - 1 degrees of freedom) with the variance of the jackknife that leaves out one problem at a
+    time, so rows of a problem may be alike. (On simulated scores without a slope, 10 to 30 problems of one
+    or three traces, it leaves out 0 in 4 to 6 % of the sets; the sandwich of Liang and Zeger (1986) with its
+    small-sample factors in 5 to 11 %.) nan where lengths do not differ, or with fewer than `LEAST_PROBLEMS`.
+    Source: MacKinnon, Nielsen and Webb (2023), Journal of Econometrics 232:272-299, the estimator CV3J; Bell
+    and McCaffrey (2002), Survey Methodology 28:169-181.
     """
-    design = np.column_stack([np.log2(np.maximum(length, 1)), np.ones(len(score)), right.astype(float)])
-    if right.all() or not right.any():
-        design = design[:, :2]
+    from scipy.stats import t
+
+    doublings = np.log2(np.maximum(length, 1))
     problems = int(problem.max()) + 1
-    if problems < 3 or np.ptp(design[:, 0]) == 0:
+    if problems < LEAST_PROBLEMS or np.ptp(doublings) == 0:
         return NAN, NAN, NAN
-    bread = np.linalg.pinv(design.T @ design)
-    found = bread @ design.T @ score
-    scored = design * (score - design @ found)[:, None]
-    sums = np.stack([np.bincount(problem, column, minlength=problems) for column in scored.T])
-    variance = (bread @ (sums @ sums.T) @ bread)[0, 0] * problems / (problems - 1)
-    half = 1.959964 * math.sqrt(max(variance, 0.0))
-    return float(found[0]), float(found[0] - half), float(found[0] + half)
+    design = np.column_stack([doublings - doublings.mean(), np.ones(len(score)), right.astype(float)])
+    products = design[:, :, None] * np.column_stack([design, score])[:, None, :]  # row by column by column
+    by_problem = np.zeros((problems, *products.shape[1:]))
+    np.add.at(by_problem, problem, products)
+
+    def slope(sums: np.ndarray) -> np.ndarray:
+        inverse = np.linalg.pinv(sums[..., :-1], rcond=1e-10, hermitian=True)  # also where all verdicts agree
+        return (inverse @ sums[..., -1:])[..., 0, 0]
+
+    total = by_problem.sum(axis=0)
+    found, without = float(slope(total)), slope(total - by_problem)
+    error = math.sqrt((problems - 1) / problems * float(((without - found) ** 2).sum()))
+    half = float(t.ppf(0.975, problems - 1)) * error
+    return found, found - half, found + half

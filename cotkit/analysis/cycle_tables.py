@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from cotkit.analysis.cycles import Comparison
+from cotkit.analysis.cycles import UNSEEN, Comparison
 from cotkit.analysis.intervals import NAN, Rate, bounded
 
 if TYPE_CHECKING:
@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 
 
 def cycles_frame(reports: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:
-    """What each cycle made, kept, trained and decided: one line a measure, one column a cycle.
+    """What each cycle made, kept, trained, decided and cost: one line a measure, one column a cycle.
 
     kept: of the generated traces or pairs; difference: of challenger and champion, paired, in points with
-    95 % interval; left out: dev problems without a result of both.
+    95 % interval; left out: dev problems without a result of both; answered, in a box: the challenger's dev
+    drafts with an answer that was found by any marker, and in a box, with the share right of either.
     """
     return _by_cycle(reports, _made)
 
@@ -53,12 +54,24 @@ def _made(report: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
     yield "p", compared and (None if math.isnan(compared.p_value) else f"{compared.p_value:.2g}")
     yield "n", compared and f"{compared.n:,}"
     yield "left out", f"{held['left_out']:,}" if held.get("left_out") else None
+    measured = report.get("dev") or {}
+    for name, share, right in _FORMS:
+        if (measured.get(share) or {}).get("right"):
+            yield name, "{right:,} of {n:,}".format(**measured[share])
+            yield f"right, {name}", f"{measured[right]['value']:.1%}"
     raised = [f"{levels[level]} {level}" for level in ("red", "amber") if levels[level]]
     yield "alarms", ", ".join(raised) or "none"
     outcome = "promoted" if report["decision"]["promoted"] else "the champion stays"
     yield "decision", outcome if held else None
-    yield "calls", f"{report['cost']['calls']:,}"
+    cost = report["cost"]
+    yield "calls", f"{cost['calls']:,}"
+    yield "tokens", f"{cost['tokens']:,}"
+    yield from ((f"tokens, {role}", f"{own['tokens']:,}") for role, own in cost.get("by_role", {}).items())
+    yield "cost", "unknown" if cost["usd"] is None else f"${cost['usd']:,.2f}"
     yield "minutes", f"{report['seconds'] / 60:.1f}"
+
+
+_FORMS = [("answered", "answered", "right_of_answered"), ("in a box", "boxed", "right_of_boxed")]
 
 
 def training_frame(reports: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:
@@ -160,24 +173,56 @@ def cycle_findings(report: Mapping[str, Any]) -> list[str]:
         said.append(f"The test set was not touched: {why}.")
     if looks := ", ".join(test.get("earlier_looks", ())):
         said.append(f"The test set was looked at before, after fewer cycles ({looks}): no first look.")
+    boxes = any(found["boxed"]["right"] for found in test["actors"].values())
     for name, found in test["actors"].items():
-        rates = [found[key] for key in ("pass1", "right_of_answered")]
-        rate, right = (Rate.of(one["right"], one["n"]) for one in rates)
+        names = ("pass1", "right_of_answered", "right_of_boxed")
+        rate, right, boxed = (Rate.of(one["right"], one["n"]) for one in map(found.get, names))
         if rate.n:
-            answered = f"of those it answered, {right.in_words()}"
+            all_boxed = ", all in a box" if boxes and boxed.n == right.n else ""
+            forms = f"of those it answered{all_boxed}, {right.in_words()}"
+            forms += f"; of those with a box, {boxed.in_words()}" if boxes and not all_boxed else ""
             unknown = f"; {n} more are undecided" if (n := found.get("undecided")) else ""
-            said.append(f"Test, {name}: right on {rate.in_words()}; {answered}{unknown}.")
+            said.append(f"Test, {name}: right on {rate.in_words()}; {forms}{unknown}.")
     for name, gap in test["comparisons"].items():
         found, parts = _comparison(gap), gap["parts"]
-        doubt = "" if found.low > 0 or found.high < 0 else ", which may be noise"
+        doubt = _doubt(found)
         form = f"; {_parts_in_words(parts)}" if parts["n"] else ""
+        if (boxed := parts["by_box"]) and boxed["answered"] != parts["answered"]:
+            form += f"; counting boxes alone, {_parts_in_words(boxed)}"
         said.append(f"Test, {name}: {found.in_words()}{doubt}{form}.")
     for name, gap in (test.get("holdout") or {}).items():
-        said.append(f"Test, {name}, beside it: {_comparison(gap).in_words()}.")
+        found = _comparison(gap)
+        said.append(f"Test, {name}, beside it: {found.in_words()}{_doubt(found)}.")
     cost = report["cost"]
     usd = "at an unknown price" if cost["usd"] is None else f"for ${cost['usd']:.2f}"
     spent = f"{cost['calls']:,} calls, {cost['tokens']:,} tokens {usd}, {report['seconds'] / 60:.0f} minutes"
     return [*said, f"In all: {spent}.", *report["notes"]]
+
+
+def _doubt(found: Comparison) -> str:
+    """That a difference may be noise, and how large it would have had to be."""
+    if found.low > 0 or found.high < 0 or not found.n:
+        return ""
+    least = 100 * (found.high - found.low) / 2
+    return f", which may be noise: on these problems a difference of some {least:.0f} points is clear"
+
+
+def family_findings(frame: pandas.DataFrame) -> list[str]:
+    """Sentences on `family_gains`: the worst family of those trained on, and those never trained on."""
+    said, own = [], frame[frame["family"] != UNSEEN]
+    if len(trained := own[own["trained"] > 0]):
+        worst = trained.sort_values(["after", "n"], ascending=[True, False]).iloc[0]
+        said.append(
+            f"Of the families trained on, {worst['family']} is the worst: right on {_moved(worst)}, after "
+            f"{worst['trained']:,} examples of it."
+        )
+    unseen = [f"{line['family']} {_moved(line)}" for _, line in own[own["trained"] == 0].iterrows()]
+    return said + ([f"Never trained on: {'; '.join(unseen)}."] if unseen else [])
+
+
+def _moved(line: Mapping[str, Any]) -> str:
+    counts = [round(line[side] * line["n"]) for side in ("before", "after")]
+    return f"{counts[1]} of {line['n']} (before {counts[0]})"
 
 
 def _comparison(found: Mapping[str, Any]) -> Comparison:
@@ -199,6 +244,13 @@ def _said_of_cycle(cycle: Mapping[str, Any]) -> Iterator[str]:
     gain, judge = cycle.get("gain") or {}, cycle.get("judge") or {}
     if gain.get("refined"):
         yield f"{name}: {_refined_in_words(gain)}."
+    room = cycle.get("room") or {}
+    if room.get("kept") and not cycle["teacher"]:
+        solved = (
+            f"{room['every']:,} of {room['problems']:,} problems in every draft, {room['none']:,} in none"
+        )
+        known = f"{room['kept_known']:,} of {room['kept']:,} kept traces teach what it could do already"
+        yield f"{name}: its actor solved {solved}; {known}, and none teaches what it never solved."
     if judge and cycle["noise"]["sd"] is None:
         yield f"{name}: how much the critics' scores vary is not known, for they failed when asked again."
     if judge.get("judged", 0) < judge.get("traces", 0):

@@ -1,15 +1,15 @@
 """Self-improvement over cycles: is the challenger better, at what, and how much of it is form.
 
 Everything is compared on the same problems, by their first drafts (drafts.py). A gain is split into what came
-from giving an answer at all (format) and what came from giving the right one (reasoning). The tables and
-sentences of a whole run are in cycle_tables.py.
+from giving an answer at all, or a box (format), and what came from giving the right one (reasoning). The
+tables and sentences of a whole run are in cycle_tables.py.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,12 +18,13 @@ import numpy as np
 from cotkit.analysis.agreement import weighted_kappa
 from cotkit.analysis.alarms import diversity
 from cotkit.analysis.calibration import brier
-from cotkit.analysis.drafts import Pair, checks, drafts_of, first_drafts, paired, score
+from cotkit.analysis.drafts import Pair, checks, critics_scores, drafts_of, first_drafts, paired, score
 from cotkit.analysis.intervals import (
     NAN,
     Rate,
     auc_interval,
     bootstrap_interval,
+    mean_interval,
     paired_difference,
     pass_at_k,
 )
@@ -68,8 +69,8 @@ class Comparison:
 
 def compare(before: Iterable[Row], now: Iterable[Row]) -> Comparison:
     """First drafts by verdict, where programs can check at least half of the problems or there are no scores;
-    else by the critics' scores (bootstrap over problems). A draft without words is wrong, and has the lowest
-    score there is.
+    else by the critics' scores (Student's interval over problems). A draft without words is wrong, and has
+    the lowest score there is.
     """
     before, now = list(before), list(now)
     pairs, decided = paired(before, now), paired(before, now, decided=True)
@@ -114,18 +115,20 @@ def _by_score(pairs: Sequence[Pair], old: Scores, new: Scores, measure: str, pro
     gaps = [now - before for before, now in sides]
     means = np.mean(sides, axis=0).tolist()
     error = float(np.std(gaps, ddof=1)) / math.sqrt(len(gaps))
-    bounds = bootstrap_interval(gaps)
+    bounds = mean_interval(gaps)
     n = len(gaps)
     return Comparison(measure, n, *means, means[1] - means[0], *bounds, NAN, error, problems - n)
 
 
 def dev_measures(rows: Sequence[Row]) -> dict[str, Any]:
-    """What one actor did on a set: accuracy and its parts, pass@k, scores; each with its n. `silent`: first
-    drafts without words, `undecided`: those that a program could not decide."""
+    """What one actor did on a set: accuracy and its parts, pass@k, scores; each with its n. `answered`: an
+    answer was found, by any marker, `boxed`: it stood in a box; `silent`: first drafts without words,
+    `undecided`: those that a program could not decide."""
     checked = checks(rows)
     drafts = list(first_drafts(rows, checked).values())
     decided = [c for c in drafts if c.verdict.correct is not None]
     answered = [c for c in decided if c.verdict.method != "no_answer"]
+    boxed = [c for c in decided if is_boxed(c)]
     right = sum(c.verdict.correct for c in decided)
     all_drafts = [own for row in rows if (own := drafts_of(row, checked(row)))]
     k = min(map(len, all_drafts), default=0)
@@ -136,10 +139,17 @@ def dev_measures(rows: Sequence[Row]) -> dict[str, Any]:
         "pass_k": {"k": k, "value": float(np.mean(passed)), "n": len(passed)} if passed else None,
         "answered": _rate(len(answered), len(decided)),
         "right_of_answered": _rate(right, len(answered)),
+        "boxed": _rate(len(boxed), len(decided)),
+        "right_of_boxed": _rate(sum(c.verdict.correct for c in boxed), len(boxed)),
         "score": _score_summary([value for c in drafts if (value := score(c)) is not None]),
         "silent": sum(not c.trace for c in drafts),
         "undecided": len(drafts) - len(decided),
     }
+
+
+def is_boxed(candidate: Candidate) -> bool:
+    r"""Its answer stood in \boxed{}."""
+    return candidate.answer_how == "box"
 
 
 def set_diversity(rows: Sequence[Row]) -> dict[str, float]:
@@ -165,19 +175,54 @@ def _score_summary(scores: Sequence[float]) -> dict[str, Any]:
 
 
 def generation_measures(rows: Sequence[Row]) -> dict[str, Any]:
-    """What a report says of a cycle's traces: scores by dimension of those that were judged, the gain of
-    refinement, accuracy, judge."""
+    """What a report says of a cycle's traces: scores of those that were judged, by critic and dimension, the
+    gain of refinement, accuracy, judge."""
     judged = [(row.id, c) for row in rows for c in row.candidates if score(c) is not None]
-    dimensions: dict[str, list[float]] = {}
-    for _, candidate in judged:
-        for name, value in candidate.judgement.scores.items():
-            dimensions.setdefault(name, []).append(value)
     return {
-        "scores": {name: _score_summary(values) for name, values in dimensions.items()},
+        "scores": _scores_by_critic(rows),
         "gain": _refinement_gain(rows),
         "verifier": dev_measures(rows),
         "diversity": set_diversity(rows),
         "judge": _judge_measures(judged, sum(len(row.candidates) for row in rows)),
+    }
+
+
+def _scores_by_critic(rows: Iterable[Row]) -> dict[str, dict[str, dict[str, Any]]]:
+    """{critic: {dimension: summary}}; of a panel each judge in it, and last their scores as one."""
+    found: dict[str, dict[str, list[float]]] = {}
+    whole: dict[str, dict[str, list[float]]] = {}
+    for candidate in (c for row in rows for c in row.candidates if c.judgement):
+        each, judgement = critics_scores(candidate), candidate.judgement
+        for critic, scores in each.items():
+            _collect(found.setdefault(critic, {}), scores)
+        if judgement.judge not in each:
+            _collect(whole.setdefault(judgement.judge, {}), judgement.scores)
+    return {
+        critic: {name: _score_summary(values) for name, values in dimensions.items()}
+        for critic, dimensions in (found | whole).items()
+    }
+
+
+def _collect(into: dict[str, list[float]], scores: Mapping[str, float] | None) -> None:
+    for name, value in (scores or {}).items():
+        into.setdefault(name, []).append(value)
+
+
+def room_to_learn(rows: Iterable[Row], kept: Iterable[str]) -> dict[str, int]:
+    """What a training on the `kept` traces (the problem id of each) could teach whoever drafted: how many of
+    the `problems` with two drafts or more were solved in `every` draft and in `none`, and how many of the
+    kept traces (`kept`) are of problems that were solved in every one (`kept_known`)."""
+    rows, kept = list(rows), list(kept)
+    checked = checks(rows)
+    right = {row.id: [c.verdict.correct is True for c in drafts_of(row, checked(row))] for row in rows}
+    right = {row.id: right[row.id] for row in rows if checked(row) and len(right[row.id]) > 1}
+    every = {id for id, flags in right.items() if all(flags)}
+    return {
+        "problems": len(right),
+        "every": len(every),
+        "none": sum(not any(flags) for flags in right.values()),
+        "kept": sum(id in right for id in kept),
+        "kept_known": sum(id in every for id in kept),
     }
 
 
@@ -202,7 +247,7 @@ def _refinement_gain(rows: Iterable[Row]) -> dict[str, Any]:
     return {
         "refined": len(ends),
         "mean": float(np.mean(gains)) if gains else None,
-        "interval": bootstrap_interval(gains, resamples=500),
+        "interval": mean_interval(gains),
         "n": len(gains),
         "right_before": sum(a.verdict.correct for a, _ in decided),
         "right_after": sum(b.verdict.correct for _, b in decided),
@@ -222,8 +267,7 @@ def _judge_measures(judged: Sequence[tuple[str, Candidate]], traces: int) -> dic
         found = auc_interval(scores, right, ids, resamples=200)
         known |= {"n": len(told), "auc": found.value, "low": found.low, "high": found.high}
         known["brier"] = brier(np.array(scores), np.array(right))
-    panels = [c.judgement.raw.values() for _, c in judged if isinstance(c.judgement.raw, dict)]
-    panels = [[one["scores"] for one in raw if isinstance(one, dict) and one.get("scores")] for raw in panels]
+    panels = [list(filter(None, critics_scores(c).values())) for _, c in judged]
     each = [[np.mean(list(scores.values())) for scores in panel] for panel in panels if len(panel) > 1]
     if each:
         known["critics_sd"] = float(np.mean([np.std(means) for means in each]))
@@ -234,20 +278,25 @@ def _judge_measures(judged: Sequence[tuple[str, Candidate]], traces: int) -> dic
 def gain_parts(before: Iterable[Row], now: Iterable[Row]) -> dict[str, Any]:
     """The gain in accuracy as `format` + `reasoning`: accuracy = share answered x right of the answered, each
     factor's change at the mean of the other; on the same `n` problems, with 95 % intervals (problems
-    resampled).
+    resampled). "by_box": the same where only a box counts as an answer, None where nobody wrote one.
 
     Where one side gave fewer than `LEAST_ANSWERS` answers nothing is known about its reasoning (`known` is
     False), and all of the gain is counted as format.
     """
     pairs = paired(before, now, decided=True)
-    sides = [[pair[side].verdict for pair in pairs] for side in (0, 1)]
-    found = [(v.method != "no_answer", bool(v.correct)) for verdicts in sides for v in verdicts]
-    flags = np.array(found, float).reshape(2, len(pairs), 2).swapaxes(0, 1)  # problem by side, two flags
-    known = bool(len(pairs)) and flags[:, :, 0].sum(axis=0).min() >= LEAST_ANSWERS
+    boxes = any(is_boxed(c) for pair in pairs for c in pair[:2])
+    by_box = _gain_parts(pairs, is_boxed) if boxes else None
+    return {**_gain_parts(pairs, lambda c: c.verdict.method != "no_answer"), "by_box": by_box}
+
+
+def _gain_parts(pairs: Sequence[Pair], answers: Callable[[Candidate], bool]) -> dict[str, Any]:
+    found = [[(a := answers(c), a and bool(c.verdict.correct)) for c in pair[:2]] for pair in pairs]
+    flags = np.array(found, float).reshape(len(pairs), 2, 2)  # problem by side: answered, right
     answered = flags[:, :, 0].sum(axis=0).astype(int).tolist()
-    parts: dict[str, Any] = {"n": len(pairs), "known": bool(known), "answered": answered}
+    known = min(answered) >= LEAST_ANSWERS
+    parts: dict[str, Any] = {"n": len(pairs), "known": known, "answered": answered}
     for name in ("format", "reasoning"):
-        part = functools.partial(_part, name=name, known=bool(known))
+        part = functools.partial(_part, name=name, known=known)
         parts[name] = part(flags) if pairs else NAN
         parts[f"{name}_low"], parts[f"{name}_high"] = bootstrap_interval(flags, part, resamples=500)
     return parts

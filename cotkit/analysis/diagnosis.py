@@ -2,7 +2,7 @@
 
 noise            the same trace scored again: standard deviation within a trace
 probes           words added that make no trace better: how far the score moves
-leniency         mean score minus the share of traces that is right
+leniency         mean score minus the share of traces that is right, of scores on 0..1
 granularity      how evenly it uses how many values: entropy in bits
 length           how much a score rises when the trace doubles in length, at equal verdict
 self-preference  how much better it scores its own model's traces than others', at equal verdict
@@ -23,7 +23,7 @@ import numpy as np
 
 from cotkit.analysis.calibration import length_slope
 from cotkit.analysis.candidates import own_candidates
-from cotkit.analysis.intervals import NAN, Rate, bootstrap_interval
+from cotkit.analysis.intervals import NAN, Rate, mean_interval, told
 from cotkit.analysis.scored_sources import problem_keys
 from cotkit.records import Candidate, Judgement, Row
 from cotkit.runs import Run
@@ -129,13 +129,14 @@ def judge_scores(rows: Sequence[Row]) -> pandas.DataFrame:
     keys = problem_keys((row.id, row.problem) for row in rows)
     lines = [
         _of_trace(f"{at}: {row.id}, trace {number}", keys[at], candidate)
-        | {"judge": judgement.judge, "dimension": dimension, "score": score, "row": at}
+        | {"judge": judgement.judge, "dimension": dimension, "score": score}
+        | {"row": at, "iteration": candidate.iteration}
         for at, row in enumerate(rows)
         for number, candidate in enumerate(own_candidates(row))
         for judgement in _judgements(candidate.judgement)
         for dimension, score in _with_mean(judgement.scores).items()
     ]
-    columns = [*_OF_TRACE, "judge", "dimension", "score", "row"]
+    columns = [*_OF_TRACE, "judge", "dimension", "score", "row", "iteration"]
     return pandas.DataFrame(lines, columns=columns).astype({"score": float, "correct": object})
 
 
@@ -154,14 +155,15 @@ def noise(scorings: pandas.DataFrame) -> Iterator[dict[str, Any]]:
         if each.empty:
             continue
         variances = each["variance"].to_numpy()
-        interval = bootstrap_interval(variances, groups=each["problem"].to_numpy())
+        interval = mean_interval(variances, each["problem"].to_numpy())
         same = f"{(variances < 1e-18).sum():,} of {len(each):,} traces scored alike every time"
         found = (math.sqrt(max(x, 0.0)) for x in (variances.mean(), *interval))
         yield _trait("noise (standard deviation)", dimension, *found, len(each), same)
 
 
 def score_traits(scored: pandas.DataFrame) -> Iterator[dict[str, Any]]:
-    """Granularity of all scores, leniency and length bias of those of traces with a verdict, by dimension."""
+    """Granularity of all scores, leniency and length bias of those of traces with a verdict, by dimension.
+    No leniency of scores beyond 0..1: what a raw reward differs from a share by is no number."""
     for dimension, group in scored[scored["score"].notna()].groupby("dimension", sort=False):
         shares = group["score"].round(2).value_counts(normalize=True)
         bits = float(-(shares * np.log2(shares)).sum()) + 0.0  # no negative zero
@@ -171,10 +173,11 @@ def score_traits(scored: pandas.DataFrame) -> Iterator[dict[str, Any]]:
         if known.empty:
             continue
         score, right = known["score"].to_numpy(), known["correct"].to_numpy(bool)
-        gap = score - right
-        means = f"mean score {score.mean():.2f}, {100 * right.mean():.0f} % right"
-        interval = mean_interval(gap, known["problem"])
-        yield _trait("leniency", dimension, gap.mean(), *interval, len(known), means)
+        if score.min() >= 0 and score.max() <= 1:
+            gap = score - right
+            means = f"mean score {score.mean():.2f}, {100 * right.mean():.0f} % right"
+            interval = mean_interval(gap, known["problem"])
+            yield _trait("leniency", dimension, gap.mean(), *interval, len(known), means)
         slope = length_slope(score, known["characters"].to_numpy(float), right, _codes(known["problem"]))
         yield _trait("length (score a doubling)", dimension, *slope, len(known), _sign(slope))
 
@@ -228,23 +231,6 @@ def probe_shifts(scorings: pandas.DataFrame) -> pandas.DataFrame:
     return pandas.DataFrame(lines, columns=columns)
 
 
-def mean_interval(
-    values: np.ndarray, problems: pandas.Series, confidence: float = 0.95
-) -> tuple[float, float]:
-    """Student's interval of a mean where traces of one problem may be alike; nan for fewer than two problems.
-
-    Source of the variance: Liang and Zeger (1986), Biometrika 73:13-22, for a mean.
-    """
-    from scipy.stats import t
-
-    apart = np.bincount(_codes(problems), values - values.mean()) if len(values) else np.zeros(0)
-    if len(apart) < 2:
-        return NAN, NAN
-    error = math.sqrt(len(apart) / (len(apart) - 1) * (apart**2).sum()) / len(values)
-    half = float(t.ppf(0.5 + confidence / 2, len(apart) - 1)) * error
-    return float(values.mean()) - half, float(values.mean()) + half
-
-
 def _trait(*values: Any) -> dict[str, Any]:
     return dict(zip(_TRAIT, values, strict=True))
 
@@ -257,7 +243,7 @@ def _sign(found: tuple[float, float, float]) -> str:
     _, low, high = found
     if math.isnan(low):
         return "not known"
-    return "upward" if low > 0 else "downward" if high < 0 else "not told from none"
+    return told(low, high, 0, "upward", "downward", "not told from none")
 
 
 _SENTENCES = {

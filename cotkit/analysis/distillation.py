@@ -22,7 +22,7 @@ from cotkit.analysis.candidates import (
     own_final,
     refinements,
 )
-from cotkit.analysis.intervals import NAN, Rate, auc_interval, paired_difference
+from cotkit.analysis.intervals import NAN, Rate, auc_interval, paired_difference, told
 from cotkit.records import Candidate, Row
 from cotkit.verify import answer_key
 
@@ -271,7 +271,7 @@ def by_type(rows: Sequence[Row]) -> pandas.DataFrame:
     return pandas.DataFrame(lines, columns=None if lines else ["type", "problems", "kept", "kept_share"])
 
 
-def _score_columns(frame: pandas.DataFrame) -> list[str]:
+def score_columns(frame: pandas.DataFrame) -> list[str]:
     """The dimensions, then their mean (alone when there is but one)."""
     dimensions = [c for c in frame.columns if c.startswith("score_") and c != "score_mean"]
     return dimensions if len(dimensions) == 1 else [*dimensions, "score_mean"]
@@ -290,7 +290,7 @@ def judge_agreement(rows: Sequence[Row]) -> pandas.DataFrame:
     frame = candidates_frame(rows)
     frame = frame[~frame["rationalized"] & frame["correct"].notna()]
     lines = []
-    for column in _score_columns(frame):
+    for column in score_columns(frame):
         known = frame[frame[column].notna()]
         if known.empty:
             continue
@@ -309,8 +309,5 @@ def judge_agreement(rows: Sequence[Row]) -> pandas.DataFrame:
 def _reading(found: Any) -> str:
     if math.isnan(found.value):
         return "all traces have the same verdict: nothing to compare"
-    if found.low > 0.5:
-        return "scores right traces higher"
-    if found.high < 0.5:
-        return "scores wrong traces higher"
-    return "not told from chance"
+    words = ("scores right traces higher", "scores wrong traces higher", "not told from chance")
+    return told(found.low, found.high, 0.5, *words)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from cotkit.analysis.distillation import interval_columns
-from cotkit.analysis.intervals import NAN, Rate, bootstrap_interval
+from cotkit.analysis.intervals import NAN, Rate, mean_interval
 from cotkit.analysis.kernels import Kernel, vendi_score, words
 
 if TYPE_CHECKING:
@@ -221,7 +221,8 @@ def _jackknife(values: Sequence[float], share: float) -> Estimate:
     """
     mean, spread = float(np.mean(values)), float(np.std(values, ddof=1))
     half = 1.96 * spread * math.sqrt(share / (1 - share)) if spread > 1e-12 else NAN
-    return Estimate(mean, mean - min(half, mean), mean + half)
+    low = mean - half
+    return Estimate(mean, max(low, 0.0) if mean >= 0 else low, mean + half)  # only a cosine is below 0
 
 
 def against_seeds(questions: Questions) -> pandas.DataFrame:
@@ -246,9 +247,8 @@ def against_seeds(questions: Questions) -> pandas.DataFrame:
         mean = UNKNOWN
         if nearest:
             groups = [questions.families[i] for i in members]
-            mean = Estimate(
-                float(np.mean(nearest)), *bootstrap_interval(nearest, groups=groups, resamples=200)
-            )
+            low, high = mean_interval(nearest, groups)
+            mean = Estimate(float(np.mean(nearest)), low, min(high, 1.0))
         line = {"set": name, "questions": len(members), **interval_columns("nearest_seed", mean)}
         lines.append(line | interval_columns("near_duplicates", Rate.of_flags(copies)))
     return pandas.DataFrame(lines)

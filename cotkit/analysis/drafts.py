@@ -86,6 +86,17 @@ def score(candidate: Candidate) -> float | None:
     return candidate.judgement.mean if candidate.judgement else None
 
 
+def critics_scores(candidate: Candidate) -> dict[str, dict[str, float] | None]:
+    """{critic: its scores by dimension, None = it failed}; of a panel those of each judge in it."""
+    judgement = candidate.judgement
+    if judgement is None:
+        return {}
+    each = judgement.raw if isinstance(judgement.raw, dict) else {}
+    if each and all(isinstance(one, dict) and {"judge", "scores"} <= set(one) for one in each.values()):
+        return {name: one["scores"] for name, one in each.items()}
+    return {judgement.judge: judgement.scores}
+
+
 def scored(pairs: Sequence[Pair]) -> list[Pair]:
     """Where the critics scored both."""
     return [pair for pair in pairs if None not in (score(pair[0]), score(pair[1]))]

@@ -24,23 +24,29 @@ _COLUMNS = ["way", "auc", "auc_low", "auc_high", "n", "weights"]
 
 
 def panel_weights(
-    rows: Sequence[Row], judges: Sequence[str], problems: Collection[str] | None = None
+    rows: Sequence[Row],
+    judges: Sequence[str],
+    problems: Collection[str] | None = None,
+    iteration: int | None = 0,
 ) -> dict[str, float]:
     """Weights for `JudgePanel(rule="mean", weights=...)` that add up to 1: those of a logistic regression of
     the verdict on the judges' mean scores; a judge that would count against itself gets 0.
 
     `judges`: their names in the rows. `problems`: the ids of the tune split (None = all); thresholds must be
-    certified on others. Raises ValueError where there are fewer than 10 right or 10 wrong traces that all
-    judges scored, or where no judge ranks right above wrong.
+    certified on others. `iteration`: of the traces, as for `tune_thresholds`. Raises ValueError where there
+    are fewer than 10 right or 10 wrong traces that all judges scored, or where no judge ranks right above
+    wrong.
     """
-    table = panel_scores(rows)
+    table = panel_scores(rows, iteration)
     return _weights(table if problems is None else table[table["id"].isin(problems)], judges)
 
 
-def panel_scores(rows: Sequence[Row]) -> pandas.DataFrame:
-    """One line a trace with a verdict: id, correct, and the mean score of each member of the panel (missing
-    where that member failed); for `describe_scores`, which tells how far the members agree."""
+def panel_scores(rows: Sequence[Row], iteration: int | None = 0) -> pandas.DataFrame:
+    """One line a trace of this iteration (0 = first drafts; None = all) with a verdict: id, correct, and the
+    mean score of each member of the panel (missing where that member failed); for `describe_scores`, which
+    tells how far the members agree."""
     scored = judge_scores(rows)
+    scored = scored if iteration is None else scored[scored["iteration"] == iteration]
     panel = {candidate.judgement.judge for row in rows for candidate in row.candidates if candidate.judgement}
     scored = scored[(scored["dimension"] == MEAN) & scored["correct"].notna() & ~scored["judge"].isin(panel)]
     names = list(dict.fromkeys(scored["judge"]))
@@ -55,13 +61,14 @@ def panel_table(report: ThresholdReport, rows: Sequence[Row] = ()) -> pandas.Dat
     """One line a way to make one score of several: each judge alone, median, min, majority, mean, and learned
     weights; auc with interval on the n traces outside the tune split, on which the weights are learned.
 
-    The judges are the members of the panel that scored `rows` (their mean scores), else the scores of the
-    report of a file, if they lie on 0..1. No line where there is one judge only, or where rows of a run were
-    not grouped by "id": its tune split is then none of problems.
+    The judges are the members of the panel that scored `rows` (their mean scores of traces of the iteration
+    that was tuned on), else the scores of the report of a file, if they lie on 0..1. No line where there is
+    one judge only, or where rows of a run were not grouped by "id": its tune split is then none of problems.
     """
     import pandas
 
-    table = panel_scores(rows).dropna()
+    tuned_on = report.record["valid_for"]["iteration"] or []
+    table = panel_scores(rows, tuned_on[0] if len(tuned_on) == 1 else None).dropna()
     judges = list(table.columns[2:])
     if rows and report.record["group"] != "id":
         return pandas.DataFrame(columns=_COLUMNS)

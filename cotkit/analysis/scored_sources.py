@@ -11,13 +11,13 @@ import csv
 import json
 import os
 import pathlib
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from cotkit.analysis.candidates import candidates_frame
 from cotkit.analysis.selfscores import self_consistency
+from cotkit.csv_cells import csv_rows
 from cotkit.paths import run_folder
 from cotkit.records import Row
 from cotkit.rules import identity
@@ -66,6 +66,11 @@ def scored_frame(source: Run | str | os.PathLike[str] | Iterable[Any], group: st
     paths = [run.path.resolve() for run in runs]
     if len(set(paths)) < len(paths):
         raise ValueError(f"{max(paths, key=paths.count)} is given twice: its rows would count twice")
+    parts = [(run, part) for run in runs for part in run.parts.values()]  # of self-improvement one a cycle
+    names = [str(part.path.relative_to(run.path.parent)) for run, part in parts]
+    if not parts:
+        raise ValueError(f"{runs[0].path} has no rows yet")
+    runs = [part for _, part in parts]
     judges = [run.config.get("judge") for run in runs]
     for judge in judges[1:]:
         before, now = identity(judges[0]) or {}, identity(judge) or {}
@@ -75,8 +80,8 @@ def scored_frame(source: Run | str | os.PathLike[str] | Iterable[Any], group: st
                 f"{', '.join(differ)}; tune each judge on its own runs"
             )
     frames, pairs, labels = [], [], Counter()
-    for run in runs:
-        frames.append(_candidates(run, pairs, labels))
+    for name, run in zip(names, runs, strict=True):
+        frames.append(_candidates(run, name, pairs, labels))
     found = pandas.concat(frames, ignore_index=True)
     sizes = [size for _, _, size in pairs]
     keys = problem_keys((id, text) for id, text, _ in pairs)
@@ -85,7 +90,18 @@ def scored_frame(source: Run | str | os.PathLike[str] | Iterable[Any], group: st
     return found
 
 
-def _candidates(run: Run, pairs: list[tuple[str, str, int]], labels: Counter[str]) -> pandas.DataFrame:
+def check_run_columns(names: Iterable[str], dimension_names: Iterable[str]) -> None:
+    """Raises ValueError for a column that the `scored_frame` of a run will not have whose judge scores these
+    dimensions: before the run is paid for."""
+    columns = {*candidates_frame([]).columns, "person", "self_consistency"}
+    columns |= {f"score_{name}" for name in dimension_names}
+    if missing := [name for name in names if name not in columns]:
+        raise ValueError(f"no column {missing[0]!r}; the run will have {', '.join(sorted(columns))}")
+
+
+def _candidates(
+    run: Run, name: str, pairs: list[tuple[str, str, int]], labels: Counter[str]
+) -> pandas.DataFrame:
     """A line a candidate, with what a person said of this very trace; adds each problem to `pairs` (id, text,
     number of candidates) and counts the labels that are not used in `labels`."""
     import pandas
@@ -106,7 +122,7 @@ def _candidates(run: Run, pairs: list[tuple[str, str, int]], labels: Counter[str
     frame = candidates_frame(rows())
     labels["labels of traces that are not there, not used"] += len(left)
     frame["person"] = pandas.array(person, dtype="boolean")
-    return frame.assign(run=run.path.name, self_consistency=self_consistency(frame))
+    return frame.assign(run=name, self_consistency=self_consistency(frame))
 
 
 def problem_keys(pairs: Iterable[tuple[str, str]]) -> list[str]:
@@ -151,17 +167,18 @@ def _read(path: pathlib.Path, group: str) -> pandas.DataFrame:
 def _csv_lines(path: pathlib.Path) -> list[int]:
     """The line on which each row begins (a trace in quotes may go over several), each with as many fields as
     the header: pandas would take one more for an index and shift every column."""
-    lines, limit = [], csv.field_size_limit(sys.maxsize)
+    lines: list[int] = []
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file)
-            names = next(filter(None, reader), [""])
+            rows = csv_rows(reader)
+            names = next(filter(None, rows), [""])
             if len(names) == 1 and (found := next((c for c in ";\t|" if c in names[0]), None)):
                 raise ValueError(f"its columns are separated by {found!r}: separate them by commas")
             if twice := [name for name, n in Counter(names).items() if name and n > 1]:
                 raise ValueError(f"its header names {twice[0]!r} twice: rename one")
             start = reader.line_num + 1
-            for fields in reader:
+            for fields in rows:
                 blank = len(fields) < 2 and not "".join(fields).strip()
                 if len(fields) != len(names) and not blank:
                     hint = "a comma within a value needs quotes around it, one at the end of a line must go"
@@ -172,8 +189,6 @@ def _csv_lines(path: pathlib.Path) -> list[int]:
                 start = reader.line_num + 1
     except csv.Error as error:
         raise ValueError(f"line {reader.line_num}: {error}") from None
-    finally:
-        csv.field_size_limit(limit)
     return lines
 
 

@@ -66,13 +66,18 @@ def on_difficulty(found: StrategyComparison) -> Iterator[str]:
         yield (
             f"On {line.set} the solver is right in {100 * line.solve_rate:.0f} % of its drafts (95 % "
             f"interval {low:.0f} to {high:.0f} %; n = {line.problems:,} problems, k = {line.k} drafts); "
-            f"{100 * line.hard:.0f} % of the problems are hard, {100 * line.never:.0f} % were never solved."
+            f"{_of_problems(line.hard, line.problems)} are hard, {_of_problems(line.never, line.problems)} "
+            "were never solved."
         )
     if len(known) and known["never"].any():
         yield "A problem that was never solved may be hard or wrong: read some before you train on them."
     for line in found.discrimination.itertuples():
-        if line.difference_low > 0 or line.difference_high < 0:
-            yield f"{line.set} tells the solvers apart: {100 * line.difference:+.0f} points for the second."
+        low, high = 100 * line.difference_low, 100 * line.difference_high
+        if low > 0 or high < 0:
+            yield (
+                f"{line.set} tells the solvers apart: {100 * line.difference:+.0f} points for the second "
+                f"(95 % interval {low:+.0f} to {high:+.0f}, {line.problems:,} problems)."
+            )
     for line in found.proxies[found.proxies["set"] == "all"].dropna().itertuples():
         verb = "go" if line.correlation_low > 0 or line.correlation_high < 0 else "are not shown to go"
         interval = f"95 % interval {line.correlation_low:+.2f} to {line.correlation_high:+.2f}"
@@ -80,3 +85,7 @@ def on_difficulty(found: StrategyComparison) -> Iterator[str]:
             f"{line.proxy.capitalize()} {verb} with the solve rate (Spearman {line.correlation:+.2f}, "
             f"{interval}, {line.problems:,} problems)."
         )
+
+
+def _of_problems(share: float, problems: int) -> str:
+    return Rate.of(round(share * problems), problems).in_words()

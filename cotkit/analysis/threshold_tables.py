@@ -15,7 +15,7 @@ from cotkit.analysis import calibration
 from cotkit.analysis.agreement import agreement
 from cotkit.analysis.certificate import Errors, conformal_holds, rogan_gladen
 from cotkit.analysis.distillation import interval_columns
-from cotkit.analysis.intervals import NAN, Auc, Rate, auc_interval
+from cotkit.analysis.intervals import NAN, Auc, Rate, auc_interval, told
 from cotkit.analysis.paths import Path, lay_path
 from cotkit.analysis.scored_rows import SHARES, Audit, ScoredRows
 
@@ -97,9 +97,8 @@ def _reading(found: Auc, distinct: int) -> str:
         return "all rows have the same verdict"
     if distinct == 1:
         return "constant"
-    if found.low > 0.5:
-        return "ranks right above wrong"
-    return "ranks wrong above right" if found.high < 0.5 else "not told from chance"
+    words = ("ranks right above wrong", "ranks wrong above right", "not told from chance")
+    return told(found.low, found.high, 0.5, *words)
 
 
 def rules_table(

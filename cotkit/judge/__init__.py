@@ -4,6 +4,7 @@ from cotkit.judge.base import Judge
 from cotkit.judge.confidence import ConfidenceJudge
 from cotkit.judge.llm import LLMJudge, nonce
 from cotkit.judge.model_verifier import ModelVerifier
+from cotkit.judge.named import named_judge, named_panel
 from cotkit.judge.panel import JudgePanel
 from cotkit.judge.reward import RewardModelJudge
 from cotkit.judge.steps import StepJudge
@@ -21,5 +22,7 @@ __all__ = [
     "RewardModelJudge",
     "StepJudge",
     "Thresholds",
+    "named_judge",
+    "named_panel",
     "nonce",
 ]

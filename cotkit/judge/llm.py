@@ -53,16 +53,16 @@ class LLMJudge(Judge):
         self._check_prompt()
 
     def _check_prompt(self) -> None:
+        shown = {"problem": "questionwords", "trace": "tracewords"}  # which no filter (tojson, e) changes
+        probe = Problem(id="check", problem=shown["problem"], reference="referencewords")
         try:
-            rendered = str(
-                self.messages(Problem(id="check", problem="<problem>", reference="<ref>"), "<trace>")
-            )
+            rendered = str(self.messages(probe, shown["trace"])).lower()
         except jinja2.UndefinedError as error:
             raise ValueError(
                 f"the judge's prompt uses a variable it is not given: {error} "
                 "(it gets problem, trace, reference, dimensions, nonce)"
             ) from None
-        if missing := [word for word in ("problem", "trace") if f"<{word}>" not in rendered]:
+        if missing := [name for name, words in shown.items() if words not in rendered]:
             raise ValueError(f"the judge's prompt never shows {{{{ {missing[0]} }}}}")
 
     def messages(self, problem: Problem, trace: str) -> list[dict[str, str]]:

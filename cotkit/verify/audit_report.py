@@ -38,7 +38,7 @@ APART = {
 }
 NOT_RUN = ("missing_library", "not_run")
 
-MARKDOWN = re.compile(r"[|*_`$<]")  # signs that would not show as themselves
+MARKDOWN = re.compile(r"[\\|*_`$<]")  # signs that would not show as themselves
 
 
 @dataclass(frozen=True)
@@ -85,9 +85,14 @@ class AuditReport:
         return f"{self.problems} problems, {ran}: {found or 'nothing found'}"
 
     def _repr_markdown_(self) -> str:
-        cells = [(f.id, f.kind, MARKDOWN.sub(r"\\\g<0>", f.detail)) for f in self.findings]
+        cells = [(_cell(f.id), f.kind, _cell(f.detail)) for f in self.findings]
         rows = ["", "| id | found | detail |", "|---|---|---|", *(f"| {' | '.join(row)} |" for row in cells)]
         return "\n".join([f"**{self.summary()}**", *(rows if cells else [])])
+
+
+def _cell(text: str) -> str:
+    """As it stands, in one line of a Markdown table."""
+    return MARKDOWN.sub(r"\\\g<0>", " ".join(text.split()))
 
 
 def findings_table(reports: Sequence[tuple[str, AuditReport]]) -> str:

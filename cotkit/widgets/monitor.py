@@ -80,7 +80,8 @@ class RunMonitor(Widget):
             raise ValueError("only a stopped run goes on, and only with start=, which gives its job again")
         self.job, self.history = self._start(), History()
         self.refresh()
-        self._watch_on()
+        if self._view is not None:  # else it is watched once it is shown
+            self._watch_on()
 
     @property
     def state(self) -> str:

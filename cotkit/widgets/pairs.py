@@ -147,7 +147,8 @@ def _as_texts(pair: Mapping[str, Any]) -> dict[str, str]:
 def _as_text(value: Any) -> str:
     if isinstance(value, str):
         return value
-    return "\n\n".join(str(message.get("content", "")) for message in value)
+    parts = (message.get(name) for message in value for name in ("reasoning_content", "content"))
+    return "\n\n".join(str(part) for part in parts if part)
 
 
 def _key(pair: Mapping[str, str]) -> str:

@@ -42,7 +42,10 @@ class StrategyExplorer(Widget):
         self.comparison = comparison
         self.seeds = {seed.id: seed.problem for seed in comparison.seeds}
         self.rows: dict[Attempt, Row] = {
-            (name, _origin(row)["attempt"]): row for name, rows in comparison.rows.items() for row in rows
+            (name, _origin(row)["attempt"]): row
+            for name, rows in comparison.rows.items()
+            for row in rows
+            if "attempt" in _origin(row)
         }
         for row in self.rows.values():
             for seed in _seed_ids(row):
@@ -207,7 +210,7 @@ class StrategyExplorer(Widget):
 
 
 def _origin(row: Row) -> dict[str, Any]:
-    return row.metadata.get("synthesis", {})  # an attempt that ended by a fault of ours has none
+    return row.metadata.get("synthesis") or {}  # an attempt that ended by a fault of ours has none
 
 
 def _seed_ids(row: Row) -> Sequence[str]:

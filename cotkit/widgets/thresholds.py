@@ -167,8 +167,8 @@ class ThresholdExplorer(Widget):
             f"<table class='ck' aria-label='shares'>{shares}</table>"
             "<table class='ck' aria-label='confusion'><tr><th>traces</th><th>right</th><th>wrong</th></tr>"
             f"{counts}</table><div class='ck-quiet'>{len(self._right):,} labelled traces of "
-            f"{self._problem.max() + 1:,} problems, 95 % intervals over problems. A threshold that looks "
-            "best on these traces does less well on others.</div>"
+            f"{len(np.unique(self._problem)):,} problems, 95 % intervals over problems. A threshold that "
+            "looks best on these traces does less well on others.</div>"
         )
 
     # The view.

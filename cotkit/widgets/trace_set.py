@@ -22,6 +22,7 @@ VERDICTS = {True: "right", False: "wrong", None: "undecided"}
 SORTS = ("input order", "score", "length", "iterations", "time")
 SPANS = ("score", "length", "iterations")
 ANY = "any"
+Key = tuple[int, str, int]  # of a label: the run's folder, the problem, the candidate
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class Line:
     iterations: int
     seconds: float
     words: str  # of the problem, in small letters, for the search
+    part: int  # which of the run's folders, then where in it
     file: str
     start: int
     end: int
@@ -82,8 +84,12 @@ class TraceSet:
     place: int = 0
 
     def __post_init__(self) -> None:
-        self.labels = read_labels(self.run)
-        self.lines = sorted(_index(self.run, self.labels), key=lambda line: line.index)
+        self.parts = list(self.run.parts.values())  # of a self-improvement run one a cycle
+        self.labels: dict[Key, dict[str, Any]] = {}
+        self.lines: list[Line] = []
+        for number, part in enumerate(self.parts):
+            self.labels |= {(number, *key): said for key, said in read_labels(part).items()}
+            self.lines += sorted(_index(part, number, self.labels), key=lambda line: line.index)
         self.apply()
 
     def apply(self, **changes: Any) -> None:
@@ -94,8 +100,9 @@ class TraceSet:
         if unknown := [name for name in changes if not hasattr(self.filter, name)]:
             raise ValueError(f"there is no filter {unknown[0]!r}; there are: {', '.join(vars(self.filter))}")
         self.sort, self.filter = sort, dataclasses.replace(self.filter, **changes)
-        said = {id: entry["label"] for (id, _), entry in self.labels.items()}
-        chosen = [line for line in self.lines if self.filter.passes(line, said.get(line.id, "none"))]
+        said = {key[:2]: entry["label"] for key, entry in self.labels.items()}
+        labels = ((line, said.get((line.part, line.id), "none")) for line in self.lines)
+        chosen = [line for line, label in labels if self.filter.passes(line, label)]
         self.chosen = sorted(chosen, key=_SORT_KEYS[self.sort])
         self.place = 0
 
@@ -110,15 +117,24 @@ class TraceSet:
 
     def label(self, candidate: int) -> dict[str, Any] | None:
         """What was last said of a candidate of the problem that is looked at."""
-        return self.labels.get((self.chosen[self.place].id, candidate)) if self.chosen else None
+        return self.labels.get(self._key(candidate)) if self.chosen else None
+
+    @property
+    def cycle(self) -> int | None:
+        """Of the problem that is looked at; None in a run without cycles."""
+        return list(self.run.parts)[self.chosen[self.place].part] if self.chosen else None
+
+    def _key(self, candidate: int) -> Key:
+        line = self.chosen[self.place]
+        return line.part, line.id, candidate
 
     def say(self, candidate: int, label: str, note: str = "") -> None:
         """Labels a candidate of the problem that is looked at; written beside the run at once."""
         row = self.row
         if not 0 <= candidate < len(row.candidates):
             raise ValueError(f"problem {row.id!r} has no candidate {candidate}; it has {len(row.candidates)}")
-        said = add_label(self.run, row.id, candidate, label, note, trace=row.candidates[candidate].trace)
-        self.labels[row.id, candidate] = said
+        key, trace = self._key(candidate), row.candidates[candidate].trace
+        self.labels[key] = add_label(self.parts[key[0]], row.id, candidate, label, note, trace=trace)
 
     def export(self, path: str | os.PathLike[str]) -> pathlib.Path:
         """The chosen problems, whole rows, as JSON lines."""
@@ -143,25 +159,25 @@ class TraceSet:
         return (math.floor(20 * low) / 20, math.ceil(20 * high) / 20) if name == "score" else (low, high)
 
     def _whole(self, line: Line) -> bytes:
-        with open(self.run.path / line.file, "rb") as file:
+        with open(self.parts[line.part].path / line.file, "rb") as file:
             file.seek(line.start)
             return file.read(line.end - line.start)
 
 
-def _index(run: Run, labels: dict[tuple[str, int], dict[str, Any]]) -> Iterable[Line]:
+def _index(run: Run, part: int, labels: dict[Key, dict[str, Any]]) -> Iterable[Line]:
     """The lines; takes out labels about other traces than stand there now."""
     for name in ("rows.jsonl", "drops.jsonl"):
         start = 0
         for record, end in read_lines(run.path / name):
             for number, candidate in enumerate(record.get("candidates", [])):
-                key = record["id"], number
+                key = part, record["id"], number
                 if key in labels and not is_about(labels[key], candidate.get("trace", "")):
                     del labels[key]
-            yield _line(record, name, start, end)
+            yield _line(record, part, name, start, end)
             start = end
 
 
-def _line(record: dict[str, Any], file: str, start: int, end: int) -> Line:
+def _line(record: dict[str, Any], part: int, file: str, start: int, end: int) -> Line:
     candidates = record.get("candidates", [])
     final = candidates[record["final"]] if record.get("final") is not None else {}
     scores = ((final.get("judgement") or {}).get("scores") or {}).values()
@@ -177,6 +193,7 @@ def _line(record: dict[str, Any], file: str, start: int, end: int) -> Line:
         iterations=max((c.get("iteration", 0) for c in candidates), default=0),
         seconds=record.get("seconds", 0.0),
         words=f"{record['id']} {record['problem']}".lower(),
+        part=part,
         file=file,
         start=start,
         end=end,
@@ -184,9 +201,9 @@ def _line(record: dict[str, Any], file: str, start: int, end: int) -> Line:
 
 
 _SORT_KEYS = {
-    "input order": lambda line: line.index,
-    "score": lambda line: (line.score is None, line.score or 0.0, line.index),
-    "length": lambda line: (-line.length, line.index),
-    "iterations": lambda line: (-line.iterations, line.index),
-    "time": lambda line: (-line.seconds, line.index),
+    "input order": lambda line: 0,  # as they stand
+    "score": lambda line: (line.score is None, line.score or 0.0),
+    "length": lambda line: -line.length,
+    "iterations": lambda line: -line.iterations,
+    "time": lambda line: -line.seconds,
 }

@@ -59,7 +59,8 @@ class TraceBrowser(Widget):
         chosen, all_ = len(self.traces.chosen), len(self.traces.lines)
         if not chosen:
             return f"no problem of {all_:,} passes the filters"
-        return f"problem {self.traces.place + 1:,} of {chosen:,} (of {all_:,} in the run)"
+        cycle = "" if self.traces.cycle is None else f", cycle {self.traces.cycle}"
+        return f"problem {self.traces.place + 1:,} of {chosen:,} (of {all_:,} in the run){cycle}"
 
     def static(self) -> str:
         row = self.traces.row

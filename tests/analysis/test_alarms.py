@@ -121,15 +121,15 @@ def test_outputs_that_all_get_one_length(spread, level):
     assert levels(alarms.collapse(before, now)).get("length_spread") == level
 
 
-def with_k(share_first, share_any):
+def with_k(share_first, share_any, n=N):
     """Four drafts a problem; the first is right on `share_first`, any on `share_any` of the problems."""
 
     def make(i, rng):
-        first, any_of = i < share_first * N, i < share_any * N
+        first, any_of = i < share_first * n, i < share_any * n
         right = [first, any_of and not first, False, False]
         return [draft(varied(i, rng), right[k], sample=k) for k in range(4)]
 
-    return rows(make)
+    return rows(make, n)
 
 
 def test_first_drafts_gain_while_fewer_problems_are_solved_by_any():
@@ -141,18 +141,51 @@ def test_first_drafts_gain_while_fewer_problems_are_solved_by_any():
     assert "narrowing" not in levels(alarms.collapse(with_k(0.5, 0.8), with_k(0.4, 0.5)))  # just worse
 
 
-def judged(score, right):
+def test_on_few_problems_a_loss_of_any_draft_is_said_with_its_doubt():
+    """From 15 to 10 of 20: five lost and none gained has p = 0.06."""
+    (found,) = [
+        a for a in alarms.collapse(with_k(0.3, 0.75, 20), with_k(0.5, 0.5, 20)) if a.code == "narrowing"
+    ]
+    assert found.level == "amber" and "may be noise" in found.text and "n = 20" in found.text
+    before, now = with_k(0.3, 0.75), with_k(0.5, 0.5)
+    for row in (*before[19:], *now[19:]):  # no program can check the others
+        for candidate in row.candidates:
+            candidate.verdict = Verdict(correct=None, method="no_reference")
+    assert "narrowing" not in levels(alarms.collapse(before, now))
+
+
+def judged(score, right, n=N):
     """Scores around `score`, verdicts right on that share of the problems."""
-    return rows(lambda i, rng: [draft(varied(i, rng), i < right * N, score + (i % 5 - 2) / 20)])
+    return rows(lambda i, rng: [draft(varied(i, rng), i < right * n, score + (i % 5 - 2) / 20)], n)
 
 
 @pytest.mark.parametrize(
     ("score", "right", "level"),
-    [(0.8, 0.4, "red"), (0.8, 0.49, "amber"), (0.8, 0.6, None), (0.5, 0.4, None), (0.52, 0.5, None)],
+    [
+        (0.8, 0.4, "red"),
+        (0.8, 0.5, "red"),  # a leap, and nothing more is right
+        (0.8, 0.51, "red"),
+        (0.8, 0.53, "amber"),  # two more, which may be noise
+        (0.56, 0.5, "amber"),
+        (0.8, 0.6, None),  # it is clear that more is right
+        (0.5, 0.4, None),
+        (0.52, 0.5, None),
+    ],
 )
 def test_scores_that_rise_while_verdicts_do_not(score, right, level):
-    found = levels(alarms.hacking(judged(0.5, 0.5), judged(score, right)))
+    found = levels(alarms.hacking(judged(0.5, 0.5, 100), judged(score, right, 100)))
     assert found.get("proxy_without_gold") == level
+
+
+def test_scores_that_rise_by_chance_are_no_sign_of_anything():
+    """Of twenty problems, whose scores vary by as much as they rise."""
+    found = []
+    for seed in range(40):
+        rng = random.Random(seed)
+        before, now = ([draft("x", i % 2 == 0, rng.gauss(0.5, 0.1)) for i in range(20)] for _ in range(2))
+        sides = [rows(lambda i, _, side=side: [side[i]], 20) for side in (before, now)]
+        found.append("proxy_without_gold" in levels(alarms.hacking(*sides)))
+    assert sum(found) <= 3
 
 
 @pytest.mark.parametrize(
@@ -267,6 +300,47 @@ def test_scores_at_their_ceiling(top, verified, level):
     assert levels(found).get("ceiling") == level
 
 
+def by_two(first, second, n):
+    """Traces that two critics scored, each by a function of the trace's number."""
+
+    def make(i, rng):
+        each = {"one": {"quality": first(i)}, "two": {"quality": second(i)}}
+        raw = {name: {"judge": name, "scores": scores} for name, scores in each.items()}
+        mean = (first(i) + second(i)) / 2
+        return [draft(f"trace {i}").model_copy(
+            update={"judgement": Judgement(scores={"quality": mean}, judge="panel", raw=raw)}
+        )]  # fmt: skip
+
+    return rows(make, n)
+
+
+@pytest.mark.parametrize(
+    ("n", "first", "second", "verified", "expected"),
+    [
+        (5, lambda i: 1.0, lambda i: 1.0, False, ["red", "red"]),
+        (5, lambda i: 1.0, lambda i: 1.0, True, ["amber", "amber"]),
+        (5, lambda i: 0.5, lambda i: 0.5, False, ["red", "red"]),  # whichever score it is
+        (5, lambda i: 1.0, lambda i: i / 5, False, ["amber"]),  # the other one decides
+        (5, lambda i: 0.2 * i, lambda i: 1 - 0.2 * i, False, []),  # the mean is the same, the scores are not
+        (4, lambda i: 1.0, lambda i: 1.0, False, []),
+        (80, lambda i: 1.0, lambda i: float(i > 0), False, ["amber"]),
+        (200, lambda i: float(i > 0), lambda i: float(i > 1), False, ["amber"]),  # 99.5 % of its traces
+    ],
+)
+def test_a_critic_that_gives_everything_one_score_is_named_whatever_the_number(
+    n, first, second, verified, expected
+):
+    found = [a for a in alarms.judge_scores(by_two(first, second, n), verified) if a.code == "one_score"]
+    assert [alarm.level for alarm in found] == expected
+    assert all(name in alarm.text for name, alarm in zip(("one", "two"), found, strict=False))
+    assert not expected or f"of the {n} traces" in found[0].text
+
+
+def test_one_trace_scored_again_and_again_is_one_trace():
+    same = [Row(index=0, id="1", problem="P", candidates=[draft("x", score=1.0)] * 10)]
+    assert not alarms.judge_scores(same, False)
+
+
 @pytest.mark.parametrize(("failed", "level"), [(0.0, None), (0.1, "amber"), (0.5, "red")])
 def test_critics_that_fail(failed, level):
     def make(i, rng):
@@ -304,15 +378,22 @@ def test_every_alarm_says_of_how_many_it_speaks():
     for code in ("length_drift", "proxy_gold_correlation", "judge_drift"):
         assert "[" in texts_of[code]  # with the interval
     few = [draft("x", score=1.0)]
-    ceiling = alarms.judge_scores(rows(lambda i, rng: few), False)
-    assert "95 % interval" in ceiling[0].text and "80" in ceiling[0].text
+    same, ceiling = alarms.judge_scores(rows(lambda i, rng: few), False)
+    assert "95 % interval" in ceiling.text and "80" in ceiling.text and "80" in same.text
 
 
-def test_against_the_untrained_actor_only_what_would_be_red_is_said_as_amber():
+def test_against_the_untrained_actor_a_change_of_style_is_amber_and_a_loss_or_a_trick_what_it_is():
     found = alarms.collapse(DIVERSE, texts(templated))
     soft = alarms.softened(found)
-    assert len(soft) == sum(alarm.level == "red" for alarm in found) > 0
-    assert {alarm.level for alarm in soft} == {"amber"} and "untrained actor" in soft[0].text
+    assert [alarm.code for alarm in soft] == [alarm.code for alarm in found]
+    assert {alarm.level for alarm in found} == {"red", "amber"} and {a.level for a in soft} == {"amber"}
+    assert "untrained actor" in soft[0].text and soft[0].threshold == alarms.LIMITS[soft[0].code][0]
+    loss = [a for a in alarms.collapse(with_k(0.3, 0.8), with_k(0.5, 0.55)) if a.code == "narrowing"]
+    trick = alarms.flattery([("a fine phrase", 0.0, 0.5, N)], {"a fine phrase": [0.1] * 8})
+    repeats = texts(lambda i, rng: "the same words" if i < 10 else varied(i, rng))
+    repeated = [a for a in alarms.collapse(DIVERSE, repeats) if a.code == "duplicates"]
+    for kept in (loss, trick, repeated):
+        assert [alarm.level for alarm in kept] == ["red"] and alarms.softened(kept) == kept
 
 
 def test_picking_by_noisy_scores_is_no_gap_to_the_hold_out_critic():
@@ -348,6 +429,7 @@ def test_fewer_problems_solved_by_any_draft_counts_drafts_without_words():
 
 SITUATION = {
     "generations": 2, "critics": True, "holdout": 30, "verified": True, "refined": 30, "cycle": 1,
+    "decided": 100, "scored": 100, "judged": 50, "pairs": 30, "frozen": 32, "drift": 32, "pleased": 32,
 }  # fmt: skip
 
 
@@ -363,13 +445,24 @@ SITUATION = {
         (100, {"verified": False}, {"narrowing", "proxy_without_gold", "proxy_gold_correlation"}),
         (None, {}, {"distinct_1", "length_drift", "flattery", "narrowing", "proxy_without_gold"}),
         (5, {}, {"distinct_1", "length_drift", "flattery", "narrowing", "proxy_without_gold"}),
-        (100, {"critics": False}, {"judge_pleased", "ceiling", "holdout_gap", "judge_drift"}),
+        (100, {"critics": False}, {"judge_pleased", "ceiling", "one_score", "holdout_gap", "judge_drift"}),
+        (100, {"critics": False, "frozen": 0}, {"judge_pleased", "one_score", "judge_failures"}),
+        (100, {"decided": 19}, {"narrowing"}),
+        (100, {"scored": 19}, {"proxy_without_gold", "proxy_gold_correlation"}),
+        (100, {"judged": 19}, {"ceiling", "judge_failures"}),
+        (100, {"judged": 4}, {"ceiling", "judge_failures", "one_score"}),
+        (100, {"pairs": 19}, {"chosen_longer"}),
+        (100, {"frozen": 4}, {"flattery"}),
+        (100, {"drift": 4}, {"judge_drift"}),
+        (100, {"pleased": 4}, {"judge_pleased"}),
+        (100, {"pleased": None}, {"judge_pleased"}),
     ],
 )
 def test_what_was_not_looked_at_is_named_with_its_reason(outputs, changed, codes):
     found = alarms.not_looked_at(outputs, **SITUATION | changed)
     assert set(found) >= codes and set(found) <= set(alarms.LIMITS) and all(found.values())
     assert bool(found) == bool(codes)
+    assert outputs != 100 or "critics" in changed or set(found) == codes
 
 
 def test_few_problems_raise_nothing():
@@ -377,4 +470,5 @@ def test_few_problems_raise_nothing():
     before, now = (rows(lambda i, rng: [draft(varied(i, rng), score=0.2)], few) for _ in range(2))
     alike = rows(lambda i, rng: [draft(templated(i, rng) * 3, False, score=1.0)], few)
     assert not alarms.collapse(before, alike) and not alarms.hacking(now, alike)
-    assert not alarms.length_drift(before, alike) and not alarms.judge_scores(alike, False)
+    assert not alarms.length_drift(before, alike)
+    assert set(levels(alarms.judge_scores(alike, False))) == {"one_score"}

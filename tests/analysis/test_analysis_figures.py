@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import threading
+import time
 
 import matplotlib.pyplot
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from synthetic_rows import make_report, make_rows
+from synthetic_rows import candidate, make_report, make_rows
+from synthetic_rows import row as synthetic_row
 
 from cotkit import analysis
 from cotkit.analysis import figures
@@ -141,6 +144,76 @@ def test_right_scores_go_up_and_wrong_ones_down():
         assert sum(bar.get_height() for bar in up) == pytest.approx(1)
         assert sum(bar.get_height() for bar in down) == pytest.approx(-1)
     assert "AUC" in words(figure)
+
+
+def scored(*scores):
+    """Candidates of which every second one is right, with these scores of the dimensions a, b, ..."""
+    rows = [
+        synthetic_row(i, [candidate(i % 2 == 0, scores=dict(zip("abcdef", values, strict=False)))])
+        for i, values in enumerate(scores)
+    ]
+    return analysis.candidates_frame(rows)
+
+
+@pytest.mark.parametrize(
+    "rewards",
+    [
+        [0.0, 4.0, 3.0, 1.0] * 5,
+        [-31.5, 12.25, 7.0, 0.5] * 5,
+        [2.5] * 20,
+        [1e6, 2e6] * 10,
+        [0.0, 1.0, 0.3, 0.7] * 5,
+    ],
+    ids=["whole", "any", "one value", "large", "tenths"],
+)
+def test_rewards_of_any_range_are_all_drawn(rewards):
+    figure = figures.scores(scored(*([reward] for reward in rewards)))
+    FigureCanvasAgg(figure).draw()
+    (axes,) = figure.axes
+    up, down = axes.containers
+    assert sum(bar.get_height() for bar in up) == pytest.approx(1)
+    assert sum(bar.get_height() for bar in down) == pytest.approx(-1)
+    low, high = axes.get_xlim()
+    assert low < min(rewards) and max(rewards) < high
+    for bar, height in ((bar, abs(bar.get_height())) for bar in (*up, *down)):
+        inside = [r for r in rewards if abs(r - bar.get_x() - bar.get_width() / 2) <= bar.get_width() / 1.7]
+        assert bool(inside) or not height
+    assert "Judge scores of 10 right and 10 wrong traces" in words(figure)
+
+
+@pytest.mark.parametrize(
+    "count, panels, left",
+    [
+        (1, "a", ""),
+        (2, "a b mean", ""),
+        (3, "a b c mean", ""),
+        (4, "a b c mean", "d"),
+        (5, "a b c mean", "d, e"),
+    ],
+)
+def test_dimensions_that_find_no_place_are_named(count, panels, left):
+    figure = figures.scores(scored(*([0.1 * (i % 9)] * count for i in range(20))))
+    FigureCanvasAgg(figure).draw()
+    assert [axes.get_title() for axes in figure.axes] == panels.split()
+    assert (f"not drawn: {left}" in words(figure)) if left else ("not drawn" not in words(figure))
+
+
+def test_figures_of_two_threads_leave_the_users_style_alone():
+    before, one, two = dict(matplotlib.rcParams), threading.Event(), threading.Event()
+
+    def beside():
+        one.wait(10)
+        with figures.style():
+            two.wait(0.2)
+
+    thread = threading.Thread(target=beside)
+    thread.start()
+    with figures.style():
+        one.set()
+        time.sleep(0.05)
+    two.set()
+    thread.join()
+    assert dict(matplotlib.rcParams) == before
 
 
 def test_lengths_say_n_and_unit():

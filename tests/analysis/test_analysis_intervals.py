@@ -14,6 +14,7 @@ from cotkit.analysis import (
     auc,
     auc_interval,
     bootstrap_interval,
+    mean_interval,
     paired_difference,
     pass_at_k,
     wilson_interval,
@@ -207,3 +208,22 @@ def test_intervals_hold_where_problems_have_different_numbers_of_traces():
     truth = drawn(100_000)[0].mean()
     found = [Rate.of_grouped(*drawn(200), confidence=0.9) for _ in range(300)]
     assert np.mean([rate.low <= truth <= rate.high for rate in found]) > 0.83
+
+
+def test_the_interval_of_a_mean_is_students_where_problems_have_one_trace_each():
+    from scipy.stats import t
+
+    values = np.random.default_rng(7).normal(size=12)
+    half = t.ppf(0.975, 11) * values.std(ddof=1) / math.sqrt(12)
+    assert mean_interval(values) == pytest.approx((values.mean() - half, values.mean() + half))
+    doubled = mean_interval(np.repeat(values, 2), np.repeat(range(12), 2))
+    assert doubled == pytest.approx(mean_interval(values))  # a trace that is there twice feigns no certainty
+    assert all(math.isnan(x) for x in mean_interval(values[:2], ["a", "a"]))
+    assert all(math.isnan(x) for few in ([], [1.0]) for x in mean_interval(few))
+
+
+@pytest.mark.parametrize("n", [3, 5, 8])
+def test_the_interval_of_a_mean_of_a_handful_holds_the_truth(n):
+    rng = np.random.default_rng(n)
+    held = [low <= 0 <= high for low, high in (mean_interval(rng.normal(size=n)) for _ in range(600))]
+    assert 0.92 < np.mean(held) < 0.98  # the percentile bootstrap holds it in 72 to 87 % of such sets

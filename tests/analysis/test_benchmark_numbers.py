@@ -13,7 +13,14 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from synthetic_rows import candidate, row
 
-from cotkit.analysis import BenchmarkReport, bootstrap_interval, figures, wilson_interval
+from cotkit.analysis import (
+    BenchmarkReport,
+    Rate,
+    bootstrap_interval,
+    figures,
+    paired_difference,
+    wilson_interval,
+)
 from cotkit.analysis.benchmark import (
     _mean_of_domains,
     _mean_over_problems,
@@ -186,6 +193,27 @@ def test_a_paired_difference_of_several_completions_holds_the_truth_95_times_in_
     assert 0.92 < hits / 600 < 0.995
 
 
+@pytest.mark.parametrize(
+    "first, second, difference",
+    [
+        ([[True, False]] * 20, [[True, True]] * 20, 0.5),  # each problem gains half of its completions
+        ([[True, False, False]] * 2, [[True, True, False]] * 2, 1 / 3),
+        ([[True, True, False]] * 30, [[True, False, False]] * 30, -1 / 3),
+        ([[True, False]], [[False, False]], -0.5),
+        ([[True, False]] * 9, [[False, True]] * 9, 0.0),
+    ],
+)
+def test_where_all_problems_differ_alike_the_estimate_lies_in_an_interval_that_is_no_point(
+    first, second, difference
+):
+    gap, n = paired_completions(first, second), len(first)
+    low, high = gap["difference_low"], gap["difference_high"]
+    assert gap["difference"] == pytest.approx(difference)
+    assert low - 1e-12 <= difference <= high + 1e-12 and high - low > 0.05
+    whole, each = paired_difference([difference < 0] * n, [difference > 0] * n), abs(difference) or 1
+    assert (low, high) == pytest.approx((whole.low * each, whole.high * each))
+
+
 def test_models_are_compared_on_the_problems_decided_for_both(tmp_path):
     first = {"a": ("x", "r"), "b": ("x", "?"), "c": ("x", "w"), "d": ("x", "x")}
     second = {"a": ("x", "w"), "b": ("x", "r"), "c": ("x", "w"), "d": ("x", "r")}
@@ -284,6 +312,17 @@ def test_unknown_cost_stays_unknown_and_nothing_solved_has_no_price(tmp_path):
         {"m": run_of(tmp_path / "m", {"a": ("x", "w")}, ledger=ledger)}
     ).cost.itertuples()
     assert line.cost == "unknown" and math.isnan(line.tokens_per_problem) and math.isnan(line.usd_per_solved)
+
+
+def test_a_frequent_fault_is_told_with_its_count_and_interval_over_problems(tmp_path):
+    report = report_of(tmp_path, m={f"p{i}": ("x", "--" if i < 3 else "rr") for i in range(12)})
+    said = next(s for s in report.findings() if "no answer that could be found" in s)
+    rate = Rate.of_grouped([i < 6 for i in range(24)], [i // 2 for i in range(24)])
+    assert (
+        f"in 6 of 24 completions (25 %, 95 % interval {100 * rate.low:.0f} to {100 * rate.high:.0f} %)"
+        in said
+    )
+    assert rate.high - rate.low > Rate.of(6, 24).high - Rate.of(6, 24).low  # two of a problem are alike
 
 
 def test_problems_nobody_solves_are_doubtful_most_of_all_where_models_agree(tmp_path):

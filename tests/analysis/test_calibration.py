@@ -141,6 +141,27 @@ def test_the_length_slope_is_least_squares_and_knows_that_traces_of_a_problem_ar
     assert np.isnan(calibration.length_slope(score, np.ones(600), right, problem)[0])
 
 
+@pytest.mark.parametrize(("problems", "traces"), [(10, 1), (10, 3), (16, 3), (30, 3)])
+def test_scores_that_do_not_follow_the_length_are_called_biased_5_times_in_100(problems, traces):
+    rng, clear = np.random.default_rng(problems), 0
+    problem = np.repeat(np.arange(problems), traces)
+    for _ in range(600):
+        alike = rng.normal(size=(2, problems))[:, problem]  # traces of a problem are alike in both
+        score, length = alike + rng.normal(size=(2, len(problem)))
+        right = rng.random(len(problem)) < 0.5
+        _, low, high = calibration.length_slope(score, 2**length, right, problem)
+        clear += low > 0 or high < 0
+    assert 0.02 < clear / 600 < 0.08
+
+
+def test_a_slope_over_a_handful_of_problems_is_not_known():
+    rng = np.random.default_rng(0)
+    for problems, known in ((3, False), (9, False), (10, True)):
+        n = 3 * problems
+        drawn = rng.normal(size=n), 2 ** rng.normal(size=n), rng.random(n) < 0.5, np.arange(n) // 3
+        assert np.isnan(calibration.length_slope(*drawn)).tolist() == [not known] * 3
+
+
 @pytest.mark.parametrize("rule", RULES)
 def test_paths_are_nested_and_keep_what_their_thresholds_say(rule):
     rng = np.random.default_rng(1)

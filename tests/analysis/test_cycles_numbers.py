@@ -148,6 +148,143 @@ def test_format_and_reasoning_add_up_to_the_gain():
         assert parts[f"{name}_low"] < parts[name] < parts[f"{name}_high"]
 
 
+def boxed(rows, count):
+    """The answers of the first so many rows stood in a box, the others were found by another marker."""
+    for place, one in enumerate(rows):
+        for candidate in one.candidates:
+            answered = candidate.verdict.method != "no_answer"
+            candidate.answer_how = ("box" if place < count else "phrase") if answered else "none"
+    return rows
+
+
+def test_answers_in_a_box_are_counted_beside_all_that_were_found():
+    """A first training mostly teaches the box: what any marker gives is no measure of it."""
+    before = boxed(
+        [row(str(i), i < 20) for i in range(50)], 12
+    )  # all answered, 12 in a box, all of them right
+    now = boxed([row(str(i), i < 30) for i in range(50)], 40)  # 40 in a box, 30 of them right
+    measured = analysis.dev_measures(before)
+    assert (measured["answered"]["right"], measured["right_of_answered"]["value"]) == (50, 0.4)
+    assert (measured["boxed"]["right"], measured["boxed"]["n"]) == (12, 50)
+    assert (measured["right_of_boxed"]["right"], measured["right_of_boxed"]["n"]) == (12, 12)
+    parts = analysis.gain_parts(before, now)
+    assert parts["format"] == pytest.approx(0.0) and parts["reasoning"] == pytest.approx(0.2)
+    box = parts["by_box"]
+    assert box["answered"] == [12, 40] and box["known"]
+    assert box["format"] == pytest.approx((0.8 - 0.24) * (1 + 0.75) / 2)
+    assert box["reasoning"] == pytest.approx((0.75 - 1) * (0.24 + 0.8) / 2)
+    assert box["format"] + box["reasoning"] == pytest.approx(30 / 50 - 12 / 50)
+    plain = [boxed([row(str(i), i < 20) for i in range(50)], 0) for _ in range(2)]
+    assert analysis.gain_parts(*plain)["by_box"] is None
+    undecided = boxed([row("a", None), row("b", True)], 2)
+    assert analysis.dev_measures(undecided)["boxed"]["n"] == 1
+
+
+def test_the_report_says_what_stood_in_a_box():
+    before, now = (
+        boxed([row(str(i), i < 20) for i in range(50)], 12),
+        boxed([row(str(i), i < 30) for i in range(50)], 40),
+    )
+    actors = {"base": analysis.dev_measures(before), "cycle 0": analysis.dev_measures(now)}
+    gap = vars(analysis.compare(before, now)) | {"parts": analysis.gain_parts(before, now)}
+    test = {"n": 50, "champion": "cycle 0", "actors": actors, "comparisons": {"cycle 0 against base": gap}}
+    report = {
+        "cycles": [], "test": test, "seconds": 60.0, "notes": [], "stopped": None,
+        "cost": {"usd": None, "calls": 1, "tokens": 1},
+    }  # fmt: skip
+    said = " ".join(analysis.cycle_findings(report))
+    assert (
+        "of those with a box, 12 of 12 problems" in said and "of those with a box, 30 of 40 problems" in said
+    )
+    assert "counting boxes alone, +49.0" in said
+    assert "mark = answered in a box" in analysis.figures.final_accuracy(test).axes[0].get_xlabel()
+    whole = [boxed([row(str(i), i < 20) for i in range(50)], 50) for _ in range(2)]
+    test["actors"] = {"base": analysis.dev_measures(whole[0])}
+    gap["parts"] = analysis.gain_parts(*whole)
+    said = " ".join(analysis.cycle_findings(report))
+    assert (
+        "of those it answered, all in a box, 20 of 50" in said and "counting boxes" not in said
+    )  # it would say the same again
+    test["actors"] = actors
+    for found in actors.values():  # code is not written into boxes
+        found["boxed"]["right"] = 0
+    gap["parts"]["by_box"] = None
+    assert "box" not in " ".join(analysis.cycle_findings(report))
+    assert "box" not in analysis.figures.final_accuracy(test).axes[0].get_xlabel()
+
+
+def test_each_cycle_of_the_figure_has_its_own_number():
+    def met(cycle, n, measure):
+        held = {"n": n, "measure": measure, "champion": 0.4, "challenger": 0.6, "low": 0.1, "high": 0.3}
+        return {"cycle": cycle, "method": "sft", "heldout": held, "decision": {"promoted": True}}
+
+    axes = analysis.figures.dev_results([met(0, 100, "accuracy"), met(1, 98, "accuracy")]).axes[0]
+    said = [text.get_text() for text in axes.get_xticklabels()]
+    assert "n = 100" in said[0] and "n = 98" in said[1] and "accuracy" not in said[0]
+    mixed = analysis.figures.dev_results([met(0, 100, "accuracy"), met(1, 98, "critics' score")]).axes[0]
+    assert "critics' score" in mixed.get_xticklabels()[1].get_text()
+
+
+def test_a_gain_that_is_not_clear_says_which_one_would_have_been():
+    rows_of = lambda right: [row(str(i), i in right) for i in range(100)]  # noqa: E731
+    before, now = rows_of(set(range(50))), rows_of(set(range(5, 58)))
+    gap = vars(found := analysis.compare(before, now)) | {"parts": analysis.gain_parts(before, now)}
+    cost = {"usd": None, "calls": 1, "tokens": 1}
+    test = {"actors": {}, "comparisons": {"cycle 1 against cycle 0": gap}}
+    report = {"cycles": [], "test": test, "seconds": 60.0, "notes": [], "stopped": None, "cost": cost}
+    said = " ".join(analysis.cycle_findings(report))
+    assert found.low < 0 < found.high
+    assert f"a difference of some {50 * (found.high - found.low):.0f} points is clear" in said
+    clear = vars(analysis.compare(before, rows_of(set(range(90))))) | {"parts": gap["parts"]}
+    test["comparisons"] = {"cycle 1 against cycle 0": clear}
+    assert "may be noise" not in " ".join(analysis.cycle_findings(report))
+
+
+def test_what_a_cycle_could_teach_is_counted():
+    rows = [row("known", True, True), row("some", True, False), row("never", False, "-"), row("one", True)]
+    found = analysis.room_to_learn(rows, ["known", "known", "some", "one"])
+    assert found == {"problems": 3, "every": 1, "none": 1, "kept": 3, "kept_known": 2}
+    assert analysis.room_to_learn([row("a", None, None)], [])["problems"] == 0
+
+
+def test_families_in_words():
+    before = [row(f"{kind}{i}", i < 1, kind=kind) for kind in "abc" for i in range(4)]
+    now = [
+        row(f"{kind}{i}", i < {"a": 3, "b": 2, "c": 0}[kind], kind=kind) for kind in "abc" for i in range(4)
+    ]
+    first, second = analysis.family_findings(analysis.family_gains(before, now, {"a": 5, "b": 19}))
+    assert first == (
+        "Of the families trained on, b is the worst: right on 2 of 4 (before 1), after 19 examples of it."
+    )
+    assert second == "Never trained on: c 0 of 4 (before 1)."
+    assert analysis.family_findings(analysis.family_gains([], [], {})) == []
+
+
+def test_a_handful_of_scores_has_students_interval():
+    """The percentile bootstrap leaves 0 out of [0.1, 0.2, 0.3] with three problems."""
+    before, now = (
+        [row(str(i), None, score=s + 0.1 * i * late) for i in range(3)] for s, late in ((0.4, 0), (0.5, 1))
+    )
+    found = analysis.compare(before, now)
+    assert found.difference == pytest.approx(0.2) and found.low < 0 < found.high
+
+
+def test_scores_are_told_apart_by_critic():
+    def scored_by(i):
+        one = row(str(i), True, score=0.6)
+        each = {"one": 0.9, "two": None if i == 0 else 0.3}
+        raw = {n: {"judge": n, "scores": None if s is None else {"quality": s}} for n, s in each.items()}
+        one.candidates[0].judgement = Judgement(scores={"quality": 0.6}, judge="panel", raw=raw)
+        return one
+
+    found = analysis.generation_measures([scored_by(i) for i in range(4)])["scores"]
+    assert {name: (of["quality"]["n"], of["quality"]["mean"]) for name, of in found.items()} == {
+        "one": (4, pytest.approx(0.9)), "two": (3, pytest.approx(0.3)), "panel": (4, pytest.approx(0.6)),
+    }  # fmt: skip
+    alone = analysis.generation_measures([row("a", True, score=0.5)])["scores"]
+    assert list(alone) == [""] and alone[""]["quality"]["ceiling_share"] == 0
+
+
 @pytest.mark.parametrize("answers", [0, 1, 9])
 def test_where_hardly_anything_was_answered_before_the_gain_is_all_format(answers):
     """A stray wrong answer tells nothing about the reasoning."""
@@ -239,9 +376,14 @@ def test_the_table_of_cycles_has_a_column_a_cycle_and_stays_narrow():
     first = {
         "cycle": 0, "status": "rolled_back", "method": "dpo_sft", "counts": counts, "alarms": alarms,
         "heldout": vars(analysis.compare(before, now)), "training": {"trained": True}, "seconds": 930.0,
-        "decision": {"promoted": False}, "cost": {"calls": 21760},
+        "decision": {"promoted": False}, "dev": analysis.dev_measures(boxed(now, 80)),
+        "cost": {
+            "calls": 21760, "tokens": 9876543, "usd": 12.346,
+            "by_role": {"generator": {"tokens": 9000000}, "judge": {"tokens": 876543}},
+        },
     }  # fmt: skip
-    short = {"status": "no_data", "heldout": None, "training": {"trained": False}, "alarms": []}
+    short = {"status": "no_data", "heldout": None, "training": {"trained": False}, "alarms": [], "dev": None}
+    short["cost"] = first["cost"] | {"usd": None}
     frame = analysis.cycles_frame([first, {**first, **short, "cycle": 1}])
     shown = frame.set_index("measure")
     assert list(frame.columns) == ["measure", "cycle 0", "cycle 1"]
@@ -249,12 +391,15 @@ def test_the_table_of_cycles_has_a_column_a_cycle_and_stays_narrow():
         "status": "rolled_back", "method": "dpo_sft", "problems": "440", "traces": "1,760",
         "kept": "1,001 of 1,234", "replayed": "0", "measured by": "verified accuracy",
         "champion on dev": "40.0%", "challenger on dev": "65.0%", "difference": "+25.0 [+16.0, +33.1]",
-        "p": "6e-08", "n": "100", "alarms": "1 red, 2 amber", "decision": "the champion stays",
-        "calls": "21,760", "minutes": "15.5",
+        "p": "6e-08", "n": "100", "answered": "100 of 100", "right, answered": "65.0%",
+        "in a box": "80 of 100", "right, in a box": "81.2%", "alarms": "1 red, 2 amber",
+        "decision": "the champion stays", "calls": "21,760", "tokens": "9,876,543",
+        "tokens, generator": "9,000,000", "tokens, judge": "876,543", "cost": "$12.35", "minutes": "15.5",
     }  # fmt: skip
     assert shown.loc[["method", "difference", "decision", "alarms"], "cycle 1"].tolist() == [
         "dpo_sft, not trained", "", "", "none",
     ]  # fmt: skip
+    assert shown.loc["cost", "cycle 1"] == "unknown"
     assert max(len(cell) for cell in frame["cycle 0"]) <= 24  # six of these fit beside each other
     left_out = vars(analysis.compare(before, now[:90]))
     assert "left out" in analysis.cycles_frame([{**first, "heldout": left_out}])["measure"].tolist()

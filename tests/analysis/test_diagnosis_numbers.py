@@ -62,7 +62,7 @@ def test_length_bias_is_the_slope_a_doubling_at_equal_verdict():
 
 
 def test_leniency_is_the_mean_score_against_the_share_that_is_right():
-    frame = scored(lenient=0.2)
+    frame = scored(lenient=0.2).assign(score=lambda f: f["score"].clip(0, 1))
     frame.loc[:9, "correct"] = None
     frame.loc[10:19, "score"] = np.nan
     line = trait(diagnosis.score_traits(frame), "leniency")
@@ -71,16 +71,17 @@ def test_leniency_is_the_mean_score_against_the_share_that_is_right():
     assert line["n"] == 380 and line["value_low"] < line["value"] < line["value_high"]
 
 
-def test_the_interval_of_a_mean_is_students_where_problems_have_one_trace_each():
-    from scipy.stats import t
+def test_a_raw_reward_has_no_leniency():
+    measures = [
+        found["measure"] for found in diagnosis.score_traits(scored().assign(score=lambda f: 4 * f["score"]))
+    ]
+    assert measures == ["granularity (entropy, bits)", "length (score a doubling)"]
 
-    values = RNG.normal(size=12)
-    half = t.ppf(0.975, 11) * values.std(ddof=1) / math.sqrt(12)
-    found = diagnosis.mean_interval(values, pandas.Series(range(12)))
-    assert found == pytest.approx((values.mean() - half, values.mean() + half))
-    doubled = diagnosis.mean_interval(np.repeat(values, 2), pandas.Series(np.repeat(range(12), 2)))
-    assert doubled == pytest.approx(found)  # a trace that is there twice feigns no certainty
-    assert all(math.isnan(x) for x in diagnosis.mean_interval(values[:2], pandas.Series([1, 1])))
+
+@pytest.mark.parametrize("n", [6, 16])  # two traces a problem
+def test_biases_of_a_few_problems_are_not_known(n):
+    line = trait(diagnosis.score_traits(scored(n, slope=0.05)), "length")
+    assert math.isnan(line["value_low"]) and line["reading"] == "not known"
 
 
 def test_granularity_counts_the_bits_of_the_values_used():
@@ -207,6 +208,24 @@ def test_the_members_of_a_panel_are_compared_trace_by_trace():
     assert scores["reading"].tolist()[0] == "ranks right above wrong"
     assert agreement["measure"].value_counts().to_dict() == {"kappa": 6, "weighted kappa": 3, "alpha": 1}
     assert panel_scores([row(1, [candidate(scores={"a": 1.0})])]).empty  # one judge is no panel
+
+
+def test_members_are_compared_on_the_traces_that_are_tuned_on():
+    rows = panel_rows(100)
+    for r in rows:  # a refinement that only the judge that knows nothing likes
+        members = {
+            name: Judgement(scores={"overall": s}, judge=name) for name, s in (("good", 0.1), ("bad", 1.0))
+        }
+        raw = {name: judgement.model_dump() for name, judgement in members.items()}
+        refined = candidate(True, iteration=1, stage="refine", parent=0)
+        refined.judgement = Judgement(scores={"overall": 0.5}, judge="panel", raw=raw)
+        r.candidates.append(refined)
+    drafts = [r.model_copy(update={"candidates": r.candidates[:1]}) for r in rows]
+    assert panel_scores(rows).equals(panel_scores(drafts)) and len(panel_scores(rows, None)) == 200
+    assert panel_scores(rows, 1)["good"].eq(0.1).all() and len(panel_scores(rows, 1)) == 100
+    assert panel_weights(rows, ["good", "bad"]) == panel_weights(drafts, ["good", "bad"])
+    report = tune_thresholds(candidates_frame(rows), resamples=2)
+    assert panel_table(report, rows)["n"].tolist() == [60] * 8  # one draft a problem, outside the tune split
 
 
 def test_scores_of_a_file_are_combined_where_they_lie_on_one_scale():

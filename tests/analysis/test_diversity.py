@@ -171,6 +171,17 @@ def test_intervals_of_diversity_hold_the_true_value():
     assert np.mean(held) > 0.87  # of 80 intervals of 95 %
 
 
+def test_a_negative_likeness_lies_in_its_interval():
+    rng = np.random.default_rng(0)
+    side = rng.standard_normal((10, 12))
+    vectors = np.concatenate([side, -side])  # each has its opposite: less alike than by chance
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    line = line_of(inside(questions({"a": ["a b"] * 20}, Kernel("given", vectors))), "a")
+    assert (
+        line["mean_cosine"] < 0 and line["mean_cosine_low"] < line["mean_cosine"] < line["mean_cosine_high"]
+    )
+
+
 @pytest.mark.parametrize(
     ("counts", "sizes"),
     [

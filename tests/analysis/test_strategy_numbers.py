@@ -10,7 +10,7 @@ import pandas
 import pytest
 from synthesis_rows import THINGS, attempts, report, seeds, solved
 
-from cotkit.analysis import StrategyComparison, compared_texts, figures, recommend, strategy_funnel
+from cotkit.analysis import Rate, StrategyComparison, compared_texts, figures, recommend, strategy_funnel
 from cotkit.analysis.strategies import reliability
 from cotkit.records import Row
 
@@ -115,7 +115,14 @@ def test_findings_say_what_the_frames_hold(physics):
     assert f"few_shot: {accepted} of 300 attempts" in text
     assert "self_instruct is less diverse inside than the seeds" in text
     assert "evol_instruct against few_shot: -" in text and "20 shared seeds)" in text
-    assert "evol_instruct tells the solvers apart" in text and "may be hard or wrong" in text
+    gap = physics.discrimination.set_index("set").loc["evol_instruct"]
+    bounds = f"{100 * gap['difference_low']:+.0f} to {100 * gap['difference_high']:+.0f}"
+    points = f"{100 * gap['difference']:+.0f} points for the second (95 % interval {bounds}, "
+    assert f"tells the solvers apart: {points}{gap['problems']:.0f} problems)." in text
+    solve = physics.difficulty.set_index("set").loc["evol_instruct"]
+    n = int(solve["problems"])
+    hard, never = (Rate.of(round(solve[name] * n), n).in_words() for name in ("hard", "never"))
+    assert f"{hard} are hard, {never} were never solved." in text and "may be hard or wrong" in text
     assert "not shown to go" in text  # the proxies were drawn apart from the solve rates
     assert "nan" not in text
     assert "few_shot" in physics._repr_html_() and "few_shot" in repr(physics)

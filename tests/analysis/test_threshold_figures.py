@@ -119,3 +119,9 @@ def test_a_figure_without_data_says_so(reports, name, case, says):
 def test_lengths_that_are_unknown_are_said_to_be(reports):
     report = cotkit.tune_thresholds(scored(60, 1).drop(columns="trace_characters"), resamples=2)
     assert "not known" in words(FIGURES["score_by_length"](report))
+
+
+def test_a_slope_over_a_handful_of_problems_is_said_to_be_unknown():
+    figure = FIGURES["score_by_length"](cotkit.tune_thresholds(scored(8, 3), resamples=2))
+    FigureCanvasAgg(figure).draw()
+    assert "no slope is known (n = 24)" in words(figure) and "nan" not in words(figure)

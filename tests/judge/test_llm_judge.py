@@ -233,6 +233,14 @@ def test_wrong_arguments_are_refused(judge_of):
         judge_of(lambda request: answer(), prompt="Judge this: {{ problem }}")
 
 
+@pytest.mark.parametrize("shown", ["tojson", "e", "trim | upper", "string"])
+def test_an_own_prompt_may_filter_what_it_shows(judge_of, shown):
+    judge, server = judge_of(
+        lambda request: answer(), prompt=f"{{{{ problem | {shown} }}}} {{{{ trace | {shown} }}}}"
+    )
+    assert judge.judge(PROBLEM, TRACE).scores and "3 BOXES OF 6 PENS" in server.log[0].user.upper()
+
+
 def test_an_own_prompt_gets_the_same_variables_and_its_own_hash(judge_of):
     text = "{{ problem }}|{{ trace }}|{{ reference }}|{% for d in dimensions %}{{ d.name }} {% endfor %}"
     judge, server = judge_of(lambda request: answer(), prompt=text)

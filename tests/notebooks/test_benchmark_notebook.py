@@ -81,3 +81,21 @@ def test_a_folder_of_loongbench_files_and_a_model_that_is_not_there(
     assert "gone is not complete" in str(numbers["findings"][0]) and "gone is not complete" in page
     types = {row.type for row in open_run(tmp_path / "run" / "m").records()}
     assert types == {"Advanced Physics", "Loong_Graph_Discrete_Math"}
+
+
+def test_a_folder_may_hold_csv_and_parquet(serve, tmp_path, monkeypatch):
+    import pandas
+
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    rows = pandas.DataFrame({"question": ["What is 1 + 1?", "What is 2 + 2?"], "answer": ["2", "4"]})
+    rows.to_csv(folder / "small.CSV", index=False)
+    rows.assign(question=["What is 3 + 3?", "What is 4 + 4?"], answer=["6", "8"]).to_parquet(
+        folder / "big.parquet"
+    )
+    (folder / "notes.txt").write_text("no problems")
+    pool = [p for name in ("big.parquet", "small.CSV") for p in cotkit.load_problems(folder / name)]
+    server = serve(solver(pool, {"m": 1000}))
+    _, numbers = run(tmp_path, server, monkeypatch, problems=[str(folder)], models=["m"], n_per_domain=0)
+    right = next(m for m in numbers["metrics"] if m["name"] == "right: m")
+    assert right["n"] == 4

@@ -289,6 +289,13 @@ def test_a_notebook_shows_the_findings_as_a_table():
     assert text.count("\n") == 4 and r"prints left\_hand, reference six" in text
 
 
+def test_an_id_with_signs_of_markdown_breaks_no_table():
+    broken = problem("print('no')", "six", answer_type="text")
+    text = audit_here([broken.model_copy(update={"id": "a|b\\|c\n_d_"})])._repr_markdown_()
+    (line,) = text.splitlines()[4:]
+    assert line.startswith(r"| a\|b\\\|c \_d\_ | wrong | ")
+
+
 def test_an_unknown_kind_is_refused():
     with pytest.raises(ValueError, match="no kind of finding 'worng'"):
         audit([]).of("worng")

@@ -222,6 +222,34 @@ def test_an_interrupt_ends_the_solvers_too_and_the_same_call_goes_on(made, serve
     assert server.calls - len(answered) <= 16  # but what was in flight, nothing is asked twice
 
 
+@pytest.mark.parametrize("awaited", [False, True])
+def test_a_kernel_that_fails_ends_the_solvers_with_what_is_in_flight(made, serve, tmp_path, awaited):
+    runs, solve = made(20, judge=False, names=["few_shot"]), solver_script()
+    asked, failed = threading.Event(), threading.Event()
+
+    def script(request):
+        asked.set()
+        failed.wait(20)
+        return Reply(solve(request), delay=0.3)
+
+    def broken(texts):
+        asked.wait(20)
+        failed.set()
+        raise OSError("no such space")
+
+    server = serve(script)
+    given = runs, model(server, max_concurrency=2), seeds()
+    options = {"k": 1, "kernel": broken, "run": tmp_path / "compared", "show": "none"}
+    with pytest.raises(OSError, match="no such space"):
+        if awaited:
+            asyncio.run(cotkit.acompare_strategies(*given, **options))
+        else:
+            cotkit.compare_strategies(*given, **options)
+    solved = cotkit.open_run(tmp_path / "compared" / "solver")
+    assert len(solved.records()) == server.calls <= 2
+    assert solved.report["stopped"] == "the kernel failed (OSError)"
+
+
 def test_the_solvers_can_run_in_shards(made, serve, tmp_path):
     runs, server = made(8, judge=False, names=["few_shot"]), serve(solver_script())
     options = {"k": 1, "run": tmp_path / "compared", "show": "none", "shards": 2}

@@ -172,6 +172,11 @@ def test_the_sliders_move_everything():
     assert explorer._rule.value == "any" and explorer._uses["steps"].value
 
 
+def test_problems_are_counted_that_have_a_trace_to_tune_on():
+    refined = pandas.concat([ROWS.assign(iteration=0), ROWS[:4].assign(iteration=1, id=["a", "a", "b", "b"])])
+    assert "300 labelled traces of 150 problems" in ThresholdExplorer(refined).static()
+
+
 def test_a_hundred_thousand_rows_answer_a_slider_at_once():
     many = pandas.concat([TUNED["any"].rows] * 334)
     explorer = ThresholdExplorer(
@@ -299,6 +304,17 @@ def test_braces_markup_and_attempts_without_a_question_do_no_harm():
     assert "{0} &lt;script&gt;" in explorer.static() and "{{ 7 * 7 }}" in explorer.static()
     explorer.choose("s6")
     assert "✗ unparsed" in explorer.static() and explorer.followed is None
+
+
+def test_an_attempt_that_ended_by_a_fault_of_ours_is_left_out():
+    runs = {"a": attempts("a", 12, 1.0)}
+    broken = runs["a"][3]
+    broken.metadata, broken.candidates, broken.final = {}, [], None
+    broken.accepted, broken.drop_reason, broken.retryable = False, "internal_error", True
+    explorer = StrategyExplorer(StrategyComparison.of(runs, {"a": report(runs["a"])}, seeds(12)))
+    assert len(explorer.rows) == 11 and explorer.static()
+    explorer.choose("s3")
+    assert explorer.made == {"a": []}
 
 
 def test_the_controls_follow_and_ask():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 import time
 
 import pytest
@@ -12,6 +13,7 @@ from mock_server import Reply
 import cotkit
 from cotkit.problems import Problem
 from cotkit.runs import labels_frame
+from cotkit.verify import isolation
 from cotkit.widgets import ModelPicker, PairInspector, PromptPlayground, RunMonitor, TraceBrowser
 from cotkit.widgets.base import mathematics
 from cotkit.widgets.monitor import MOMENTS, History
@@ -245,6 +247,20 @@ def test_pairs_are_shown_blind_and_shuffled_the_same_each_time(tmp_path):
     assert [p["prompt"] for p in again.pairs] == order
 
 
+def test_reasoning_that_stands_apart_from_the_answer_is_shown(tmp_path):
+    def said(reasoning):
+        return [{"role": "assistant", "reasoning_content": reasoning, "content": "It is 4."}]
+
+    pair = {
+        "prompt": [{"role": "user", "content": "2 + 2?"}],
+        "chosen": said("2 + 2 = 4."),
+        "rejected": said(None),
+    }
+    inspector = PairInspector([pair], path=tmp_path / "said.jsonl")
+    assert set(inspector.sides) == {"2 + 2 = 4.\n\nIt is 4.", "It is 4."}
+    assert inspector.pairs[0]["prompt"] == "2 + 2?"
+
+
 def test_agreement_is_counted_from_what_was_said_and_survives(tmp_path):
     inspector = PairInspector(PAIRS, path=tmp_path / "deep" / "said.jsonl")
     for n in range(10):
@@ -317,6 +333,30 @@ def test_stop_in_the_monitor_ends_the_run_cleanly_and_resume_goes_on(serve, tmp_
     assert monitor.state == "finished" and monitor._resume.disabled
 
 
+def test_a_run_is_resumed_before_its_monitor_is_shown(serve, tmp_path, monkeypatch):
+    failed = []
+    monkeypatch.setattr(threading, "excepthook", lambda args: failed.append(args.exc_value))
+    server = serve(lambda request: Reply(solve(request), delay=0.02))
+    model = cotkit.ChatModel("mock", base_url=server.base_url, max_concurrency=1)
+
+    def start():
+        return cotkit.start_distill(problems(12), model, max_iterations=0, run=tmp_path / "r")
+
+    monitor = RunMonitor(start(), start)
+    while not monitor.job.progress["done"]:
+        monitor.job.wait(0.02)
+    monitor.stop()
+    monitor.job.result(60)
+    monitor.refresh()
+    monitor.resume()
+    monitor.job.result(60)
+    for thread in [t for t in threading.enumerate() if t.name == "cotkit-monitor"]:
+        thread.join(10)
+    _ = monitor.view
+    monitor._thread.join(30)
+    assert monitor.state == "finished" and not failed and "12 of 12" in monitor._html.value
+
+
 def test_the_history_stays_small():
     history = History()
     now = {"seconds": 0.0, "done": 0, "kept": 0, "models": []}
@@ -337,6 +377,18 @@ def test_the_playground_shows_what_is_sent_and_what_came(serve):
     page = playground.static()
     assert "✓ right" in page and "completion tokens" in page
     assert server.log[0].user == "Solve: PID=1; what is 1 + 1?"
+
+
+@pytest.mark.skipif(isolation().weak, reason="no program runs on this machine")
+def test_the_playground_verifies_as_a_run_does(serve):
+    model = cotkit.ChatModel("mock", base_url=serve(lambda request: "\\boxed{[2, 1]}").base_url)
+    check = "def check(answer):\n    return sorted(answer) == sorted('[1, 2]')"
+    asked = {"id": "p", "problem": "Name an order of 1, 2.", "metadata": {"check_code": check}}
+    for reference in ("[1, 2]", None):
+        playground = PromptPlayground({"m": model}, [Problem(**asked, reference=reference)])
+        playground.try_it()
+        assert (playground.verdict.correct, playground.verdict.method) == (True, "check")
+    assert "✓ right (check" in playground.static()
 
 
 def test_the_playground_shows_errors_instead_of_raising(serve):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import pathlib
 import textwrap
+import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -25,12 +26,19 @@ VERDICTS = {"right": BLUE, "wrong": ORANGE, "undecided": GREY}
 MAX_POINTS = 300  # a strip of points with more than these is a blot
 
 
+_STYLED = threading.RLock()
+
+
 @contextlib.contextmanager
 def style() -> Iterator[None]:
-    """The kit's matplotlib style, for figures of your own: `with figures.style(): ...`."""
+    """The kit's matplotlib style, for figures of your own: `with figures.style(): ...`.
+
+    One thread at a time: matplotlib's settings are global, and two that overlap (a cell, and a monitor that
+    draws beside it) would each restore what the other had set.
+    """
     import matplotlib.style
 
-    with matplotlib.style.context(STYLE):
+    with _STYLED, matplotlib.style.context(STYLE):
         yield
 
 

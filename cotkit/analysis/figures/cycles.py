@@ -42,14 +42,16 @@ def dev_results(reports: Sequence[Mapping[str, Any]]) -> Figure:
             where = (place, held["challenger"])
             axes.annotate(share(held["challenger"]), where, (9, -4), textcoords="offset points")
         outcome = {True: "promoted", False: "rolled back"}
+        several = len({r["heldout"]["measure"] for r in met}) > 1
         names = [f"cycle {r['cycle']}, {r['method']}\n{outcome[r['decision']['promoted']]}" for r in met]
+        for place, held in enumerate(r["heldout"] for r in met):
+            names[place] += f", n = {held['n']}" + (f"\n{held['measure']}" if several else "")
         axes.set_xticks(range(len(met)), names)
         axes.set_xlim(-0.6, len(met) - 0.4)
         axes.set_ylim(0, 1.04)
         percent_axis(axes.yaxis)
-        measure, n = met[0]["heldout"]["measure"], met[0]["heldout"]["n"]
-        axes.set_ylabel(measure)
-        axes.set_xlabel(f"{n} dev problems; bar = champion, line = 95 % interval of the difference")
+        axes.set_ylabel(" or ".join(dict.fromkeys(r["heldout"]["measure"] for r in met)))
+        axes.set_xlabel("dev set: bar = champion, line = 95 % interval of the difference")
         last = [r["heldout"]["challenger"] for r in met if r["decision"]["promoted"]]
         first = share(met[0]["heldout"]["champion"])
         words = f"from {first} to {share(last[-1])}" if last else f"no challenger beat the {first}"
@@ -58,18 +60,23 @@ def dev_results(reports: Sequence[Mapping[str, Any]]) -> Figure:
 
 
 def final_accuracy(test: Mapping[str, Any] | None) -> Figure:
-    """Every actor on the test set: share answered (light), share right (dark) with interval."""
+    """Every actor on the test set: share answered (light), in a box (mark), share right (dark) with
+    interval."""
     actors = {
         name: found for name, found in (test or {"actors": {}})["actors"].items() if found["pass1"]["n"]
     }
     if not actors:
         return nothing("The test set was not touched, or has no verdicts.")
+    boxes = any(found["boxed"]["right"] for found in actors.values())
     with style():
         figure, axes = new_axes(1.3 + 0.5 * len(actors))
         for place, found in enumerate(actors.values()):
             right = found["pass1"]
             axes.barh(place, found["answered"]["value"], height=0.6, color=LIGHT)
             axes.barh(place, right["value"], height=0.6, color=BLUE)
+            if boxes:
+                edge, ends = [found["boxed"]["value"]] * 2, [place - 0.3, place + 0.3]
+                axes.plot(edge, ends, color=ORANGE, lw=2.5, clip_on=False)
             axes.plot([right["low"], right["high"]], [place, place], color="black", lw=1.5)
             axes.text(1.02, place, share(right["value"]), va="center", transform=axes.get_yaxis_transform())
         few = {
@@ -79,7 +86,8 @@ def final_accuracy(test: Mapping[str, Any] | None) -> Figure:
         axes.invert_yaxis()
         axes.set_xlim(0, 1)
         percent_axis(axes.xaxis)
-        axes.set_xlabel(f"of {test['n']} test problems: light = answered, dark = right with 95 % interval")
+        said = f"of {test['n']} test problems: light = answered, dark = right with 95 % interval"
+        axes.set_xlabel(f"{said}\nmark = answered in a box" if boxes else said)
         bare(axes)
         best = test["champion"]
         title(figure, f"Test: {best} is right on {share(actors[best]['pass1']['value'])}" if best else "Test")
@@ -112,25 +120,40 @@ def family_accuracy(frame: pandas.DataFrame) -> Figure:
 
 
 def score_cycles(reports: Sequence[Mapping[str, Any]]) -> Figure:
-    """The critics' scores of each cycle's traces, by dimension: median and the middle 80 %."""
-    scored = [r for r in reports if any(found["n"] for found in r.get("scores", {}).values())]
-    names = list(dict.fromkeys(name for r in scored for name in r["scores"]))
+    """The critics' scores of each cycle's traces, critic by critic: median and the middle 80 % of each
+    dimension. Of a panel also its scores as one."""
+    scored = [r for r in reports if any(r.get("scores", {}).values())]
+    names = list(dict.fromkeys(name for r in scored for found in r["scores"].values() for name in found))
     if not names:
         return nothing("No critic scored a trace.")
+    most = max(len(r["scores"]) for r in scored)  # a critic has another wording in each cycle, and its place
     with style():
-        figure, axes = new_axes(3.2)
-        for place, name in enumerate(names):
-            known = [(r["cycle"], r["scores"][name]) for r in scored if name in r["scores"]]
-            x = [cycle + 0.12 * (place - (len(names) - 1) / 2) for cycle, _ in known]
-            color = (BLUE, ORANGE, GREY)[place % 3]
-            axes.vlines(x, [s["p10"] for _, s in known], [s["p90"] for _, s in known], color=color, lw=1.5)
-            axes.plot(x, [s["p50"] for _, s in known], "o-", color=color, label=label(name), lw=1)
-        axes.set_xticks([r["cycle"] for r in scored])
+        figure, rows = new_axes(1.2 + 1.6 * most, rows=most, sharex=True, squeeze=False)
+        for place, (axes,) in enumerate(rows):
+            known = [(r, [*r["scores"].items()][place]) for r in scored if len(r["scores"]) > place]
+            _draw_scores(axes, names, [(r["cycle"], found) for r, (_, found) in known])
+            report, (critic, _) = known[0]
+            model = {one["name"]: one["model"] for one in report["critics"]}.get(critic)
+            name = f"critic {place + 1}: {model}" if model else critic
+            axes.set_title(label(name), loc="left", size=10)
+            axes.set_xticks([r["cycle"] for r in scored])
         axes.set_xlabel("cycle")
-        axes.set_ylabel("score: median, middle 80 %")
-        axes.set_ylim(-0.02, 1.04)
-        figure.legend(loc="outside lower center", ncols=len(names), frameon=False)
-        top = max(found["ceiling_share"] for r in scored for found in r["scores"].values())
+        figure.supylabel("score: median, middle 80 %", size=10)
+        lines = rows[0][0].get_legend_handles_labels()
+        figure.legend(*lines, loc="outside lower center", ncols=3, frameon=False)
+        each = [one for r in scored for found in r["scores"].values() for one in found.values()]
+        top = max(one["ceiling_share"] for one in each)
         words = f"up to {share(top)} of them at the ceiling" if top else "none at the ceiling"
         title(figure, f"Critics' scores by cycle: {words}")
     return figure
+
+
+def _draw_scores(axes: Any, names: Sequence[str], cycles: Sequence[tuple[int, Mapping[str, Any]]]) -> None:
+    """One critic's: a line a dimension."""
+    for place, name in enumerate(names):
+        known = [(cycle, found[name]) for cycle, found in cycles if name in found]
+        x = [cycle + 0.12 * (place - (len(names) - 1) / 2) for cycle, _ in known]
+        color = (BLUE, ORANGE, GREY)[place % 3]
+        axes.vlines(x, [s["p10"] for _, s in known], [s["p90"] for _, s in known], color=color, lw=1.5)
+        axes.plot(x, [s["p50"] for _, s in known], "o-", color=color, label=label(name), lw=1)
+    axes.set_ylim(-0.02, 1.04)

@@ -6,6 +6,7 @@ import math
 import textwrap
 from typing import TYPE_CHECKING, Any
 
+from cotkit.analysis.distillation import score_columns
 from cotkit.analysis.figures.canvas import (
     BLUE,
     GREY,
@@ -25,9 +26,13 @@ from cotkit.analysis.figures.canvas import (
 )
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+MOST_PANELS = 4  # side by side; with more none can be read
+TENTHS = (-0.05, 1.05)  # judges score in tenths of 0..1: one bar each
 
 
 def funnel(frame: pandas.DataFrame) -> Figure:
@@ -145,16 +150,17 @@ def accuracy(frame: pandas.DataFrame) -> Figure:
 
 
 def scores(candidates: pandas.DataFrame, agreement: pandas.DataFrame | None = None) -> Figure:
-    """Judge scores by verdict: right traces upward, wrong ones downward, one panel a dimension.
+    """Judge scores by verdict: right traces upward, wrong ones downward, one panel a dimension and one for
+    their mean; of more than `MOST_PANELS` the title names those that are not drawn.
 
     `agreement` (from `judge_agreement`) writes each dimension's AUC over its panel.
     """
     own = candidates[~candidates["rationalized"]]
-    columns = [c for c in own.columns if c.startswith("score_") and own[c].notna().any()]
-    columns = [c for c in columns if c != "score_mean" or len(columns) > 2][-4:] if columns else []
-    columns = sorted(columns, key=lambda c: c == "score_mean")
-    if not columns:
+    scored = own.dropna(axis="columns", how="all")
+    every = [column for column in score_columns(scored) if column in scored]
+    if not every:
         return nothing("No trace has a judge's score.")
+    columns = every if len(every) <= MOST_PANELS else [*every[: MOST_PANELS - 1], "score_mean"]
     with style():
         figure, grid = new_axes(2.9, len(columns), sharey=True, squeeze=False)
         for axes, column in zip(grid[0], columns, strict=True):
@@ -172,22 +178,41 @@ def scores(candidates: pandas.DataFrame, agreement: pandas.DataFrame | None = No
         if decided:
             first.text(0.04, 0.97, "right", color=BLUE, va="top", transform=first.transAxes)
             first.text(0.04, 0.03, "wrong", color=ORANGE, transform=first.transAxes)
-        title(figure, _score_title(own, columns))
+        left = ", ".join(c.removeprefix("score_") for c in every if c not in columns)
+        title(figure, _score_title(own, columns) + (f"; not drawn: {left}" if left else ""))
     return figure
 
 
 def _mirrored(axes: Axes, own: pandas.DataFrame, column: str) -> None:
     import numpy as np
 
-    edges = np.linspace(-0.05, 1.05, 12)  # judges score in tenths: one bar each
+    edges = _bins(own[column].dropna().to_numpy())
+    width = edges[1] - edges[0]
     groups = {True: (BLUE, 1), False: (ORANGE, -1)} if own["correct"].notna().any() else {None: (GREY, 1)}
     for correct, (color, sign) in groups.items():
         group = own if correct is None else own[own["correct"].eq(correct).fillna(False)]
         counts, _ = np.histogram(group[column].dropna(), edges)
-        axes.bar(edges[:-1] + 0.05, sign * counts / max(counts.sum(), 1), width=0.085, color=color)
+        middles = edges[:-1] + width / 2
+        axes.bar(middles, sign * counts / max(counts.sum(), 1), width=0.85 * width, color=color)
     axes.axhline(0, color="black", lw=0.8)
-    axes.set_xlim(-0.07, 1.07)
-    axes.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
+    axes.set_xlim(edges[0] - 0.2 * width, edges[-1] + 0.2 * width)
+    if edges[0] == TENTHS[0]:
+        axes.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
+    else:
+        axes.locator_params(axis="x", nbins=4)
+
+
+def _bins(values: np.ndarray) -> np.ndarray:
+    """Edges of equal bars: tenths of 0..1; of other rewards each whole number, or eleven bars."""
+    import numpy as np
+
+    low, high = float(values.min()), float(values.max())
+    if low >= 0 and high <= 1:
+        return np.linspace(*TENTHS, 12)
+    if (values % 1 == 0).all() and high - low <= 10:
+        return np.arange(low - 0.5, high + 1)
+    half = (high - low) / 20 or 0.5
+    return np.linspace(low - half, high + half, 12)
 
 
 def _auc(agreement: pandas.DataFrame | None, name: str) -> str:

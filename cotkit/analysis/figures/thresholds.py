@@ -257,8 +257,11 @@ def score_by_length(rows: pandas.DataFrame, slopes: pandas.DataFrame) -> Figure:
         axes.set_xlabel("characters of the trace (doubling from mark to mark)")
         axes.set_ylabel(label(_name(slope["score"])) + "\n(points moved apart)")
         figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=2)
-        words = f"{_name(slope['score'])} by a doubling of the length: {_found(slope, 'slope', '+.3f')}"
-        _title(figure, f"{words} at equal verdict (n = {slope['n']:,})")
+        words = f"{_name(slope['score'])} against length: no slope is known"
+        if not math.isnan(slope["slope"]):
+            words = f"{_name(slope['score'])} by a doubling of the length: {_found(slope, 'slope', '+.3f')}"
+            words += " at equal verdict"
+        _title(figure, f"{words} (n = {slope['n']:,})")
     return figure
 
 
