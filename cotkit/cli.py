@@ -174,6 +174,7 @@ def _run(arguments: argparse.Namespace) -> int:
 def _parameters(pairs: Sequence[str], file: str | None) -> dict[str, Any]:
     """The values of `-f`, then those of `-p`, as given; the notebook's types are applied later."""
     values: dict[str, Any] = {}
+    of_roles = False
     if file:
         import yaml
 
@@ -183,8 +184,8 @@ def _parameters(pairs: Sequence[str], file: str | None) -> dict[str, Any]:
             raise ValueError(f"{file} is not YAML: {error}") from None
         if not isinstance(values, dict):
             raise ValueError(f"{file} must hold one mapping of parameter names to values")
-        if "self_improvement_config" in values:  # a file of roles and dimensions, read by the notebook itself
-            values = {"config": str(pathlib.Path(file).resolve())}
+        of_roles = "self_improvement_config" in values  # and of a task, read by the notebook itself
+        values = {"config": str(pathlib.Path(file).resolve())} if of_roles else values
     given: dict[str, str] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
@@ -193,7 +194,19 @@ def _parameters(pairs: Sequence[str], file: str | None) -> dict[str, Any]:
         if name.strip() in given:
             raise ValueError(f"parameter {name.strip()!r} is given twice")
         given[name.strip()] = value
+    if clash := [name for name in _OF_THE_FILE if of_roles and name in given]:
+        raise ValueError(
+            f"{file} names its own actor and problems, so -p {clash[0]}=... would not be used: change the "
+            "file, or leave one of the two out"
+        )
     return {**values, **given}
+
+
+_OF_THE_FILE = (
+    "problems",
+    "n_problems",
+    "model",
+)  # of self_improvement; all other parameters go over the file
 
 
 def _run_help(arguments: argparse.Namespace) -> int:
@@ -242,7 +255,8 @@ def _open(page: pathlib.Path) -> None:
 
 def _export(arguments: argparse.Namespace) -> int:
     options = {name: value for name in ("policy", "reasoning") if (value := getattr(arguments, name))}
-    report = cotkit.open_run(arguments.run).export(arguments.output, format=arguments.format, **options)
+    options |= {"format": arguments.format, "allow_empty": False}
+    report = cotkit.open_run(arguments.run).export(arguments.output, **options)
     print(report)
     for path in getattr(report, "beside", []):
         print(f"beside it: {path}")
@@ -259,6 +273,8 @@ def _show(arguments: argparse.Namespace) -> int:
     print(f"{report['name']}: {counts_line(report)}")
     for reason, count in report["drops"].items():
         print(f"{count:8,}  {reason}")
+    for cycle in report.get("cycles", []):
+        print(f"cycle {cycle['cycle']}: {cycle['status']}; {cycle['decision']['reason']}")
     if report.get("stopped"):
         print(f"stopped: {report['stopped']}")
     if report.get("seconds"):

@@ -1,8 +1,8 @@
 """The pictures of README and docs, from runs that are there: python docs/make_pictures.py [RUN] [LOOP]
 
 RUN, by default `demo`, names a run folder and its report (`make demo ARGS="--name demo -p run_name=demo"`),
-LOOP, by default `self_improvement`, the report of notebook 04. Needs Chromium. Reports are opened from disk; the
-widgets are opened in JupyterLab as a person would.
+LOOP, by default `self_improvement`, the report of notebook 04. Needs Chromium. Reports are opened from disk,
+the widgets in JupyterLab as a person would.
 """
 
 from __future__ import annotations

@@ -6,8 +6,9 @@ and a share of `NEAR` of their word triples. Problems of one template with other
 problems of one family; a family can be held out of training whole, to see what training does to what it never
 saw.
 
-A cycle draws its problems by how hard they were for the actor last time: pools and weights are those of
-prime-rl's difficulty sampler (hard up to 0.25 right, normal up to 0.75, easy above).
+A cycle draws its problems by how hard they were for the actor last time, as programs found, or critics where
+no program can check: pools and weights are those of prime-rl's difficulty sampler (hard up to 0.25 right,
+normal up to 0.75, easy above).
 """
 
 from __future__ import annotations
@@ -164,14 +165,19 @@ class Sets:
 
 
 def pass_rates(rows: Iterable[Row], checked: Callable[[Row], bool] | None = None) -> dict[str, float]:
-    """{id: share of the drafts that are proven right} where a program can check the problem; later rows
-    replace earlier. A draft without words, or one that could not be decided, is not right."""
+    """{id: share of the drafts that are proven right, or, of a problem that no program can check, accepted by
+    the critics}; later rows replace earlier. A draft without words, or one that could not be decided, is
+    not right; one that critics failed to score does not count."""
     rows, rates = list(rows), {}
     checked = checked or analysis.drafts.checks(rows)
     for row in rows:
         drafts = analysis.drafts.drafts_of(row, checked(row))
-        if drafts and checked(row):
-            rates[row.id] = sum(c.verdict.correct is True for c in drafts) / len(drafts)
+        if checked(row):
+            right = [c.verdict.correct is True for c in drafts]
+        else:
+            right = [c.accepted for c in drafts if not (c.judgement and c.judgement.scores is None)]
+        if right:
+            rates[row.id] = sum(right) / len(right)
     return rates
 
 

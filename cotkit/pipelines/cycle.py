@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from cotkit import analysis
 from cotkit.chat import BudgetExceeded
 from cotkit.pipelines import cycles as state
+from cotkit.pipelines.critics import each_critic
 from cotkit.pipelines.curriculum import draw_problems, draw_replay, family, pass_rates, pools
 from cotkit.pipelines.cycles import OVER, Actor, Decision, Refused, champion_of, once, pointer, read_json
 from cotkit.pipelines.pairing import example_key, label_sample, select, write_examples
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from cotkit.pipelines.critics import Watched
     from cotkit.pipelines.self_improve import Loop
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 class Cycle:
@@ -36,11 +37,13 @@ class Cycle:
         self.method = self.plan.of_cycle("method", self.number)
         self.taught = self.plan.teacher is not None and self.number == 0
         self.alarms: list[analysis.Alarm] = []
-        self.seen: dict[str, Any] = {"outputs": None, "holdout": 0, "refined": 0}
+        self.seen: dict[str, Any] = {"outputs": None}  # what the alarms have to look at
+        self.seen |= dict.fromkeys(("decided", "scored", "judged", "holdout", "pairs", "refined"), 0)
+        self.seen |= dict.fromkeys(("frozen", "drift", "pleased"), 0)
         self.counts = dict.fromkeys(("prompts", "attempts", "generated", "kept", "replayed"), 0)
         self.counts |= {"drops": {}, "unit": "traces"}
         # What stays unknown is None, or empty.
-        unknown = ("gain", "verifier", "judge", "diversity", "heldout", "holdout", "dev")
+        unknown = ("gain", "room", "verifier", "judge", "diversity", "heldout", "holdout", "dev")
         self.known: dict[str, Any] = dict.fromkeys(unknown)
         self.known |= {name: {} for name in ("families", "files", "hacking", "prompts", "scores")}
         self.known |= {"training": {"trained": False}, "noise": {"sd": None, "n": 0}, "export_warnings": []}
@@ -96,7 +99,7 @@ class Cycle:
         options = {"judge_all": None if plan.gold else True, "improver": plan.improver}
         options |= {"score_threshold": plan.score_threshold if judge else None, "num_generations": drafts}
         options |= {"max_iterations": plan.iterations, "temperature": plan.temperature}
-        options |= {"seed": plan.seed + 1000 * self.number, **plan.asking(self.champion is not None)}
+        options |= {**plan.seeds(self.number), **plan.asking(self.champion is not None)}
         asks, folder = self.loop.asks, self.folder / "generate"
         make = functools.partial(asks.rows, folder, drawn, model, judge, **options)
         return asks.now(functools.partial(self.watch.over, make, self.number))[0]
@@ -108,7 +111,7 @@ class Cycle:
     def _select(self, rows: Sequence[Row], noise: Mapping[str, Any]) -> View:
         plan, policy = self.plan, self.plan.policy_of(self.method)
         sd, cap = noise["sd"] or 0.0, plan.max_per_problem
-        return select(rows, self.method, policy, plan.filters, cap, sd, plan.checks)
+        return select(rows, self.method, policy, plan.filters, cap, sd, plan.checks, plan.verifier)
 
     def _replay(self, kept: Sequence[Example]) -> list[Example]:
         """What earlier cycles give by this cycle's method, the latest first, as much as replay_fraction asks;
@@ -136,6 +139,7 @@ class Cycle:
             self.seen["holdout"] = hacking["intervals"].get("holdout_critic_gap", {}).get("n", 0)
         longer = [len(e.candidate.trace) > len(e.rejected.trace) for e in examples if e.rejected]
         share = analysis.Rate.of_flags(longer)
+        self.seen |= {"pairs": share.n, **watched.counts()}
         hacking["chosen_longer_share"] = share.value
         hacking["intervals"]["chosen_longer_share"] = {"low": share.low, "high": share.high, "n": share.n}
         self.known["hacking"] = hacking
@@ -159,9 +163,13 @@ class Cycle:
         }
         families = dict(Counter(family(e.row) for e in examples))
         prompts = {c.prompt["hash"]: c.prompt["name"] for row in rows for c in row.candidates if c.prompt}
+        critics = each_critic(self.plan.judge(self.number))
+        prompts |= {one["prompt_hash"]: one["name"] for one in critics if one["prompt_hash"]}
+        self.seen["judged"] = len(judgements)
         self.seen["refined"] = sum(c.parent is not None for row in rows for c in row.candidates)
         self.known |= {"policy": view.policy or "labels", "noise": dict(noise), "families": families}
         self.known |= {"prompts": prompts, **analysis.generation_measures(rows)}
+        self.known["room"] = analysis.room_to_learn(rows, [e.row.id for e in view.examples])
 
     def _export(self, rows: Sequence[Row], examples: Sequence[Example]) -> pathlib.Path:
         path = self.folder / "export" / f"{self.method}.jsonl"
@@ -233,8 +241,7 @@ class Cycle:
         self.known |= {"diversity": analysis.set_diversity(now)} if now else {}
         if self.plan.holdout_critic:
             self.known["holdout"] = asdict(analysis.compare_held_out(before, now, *held))
-        outputs = len(analysis.drafts.spoken(analysis.drafts.paired(before, now)))
-        self.seen |= {"outputs": outputs, "holdout": intervals["holdout_critic_gap"]["n"]}
+        self.seen |= {**alarms.compared(before, now), "holdout": intervals["holdout_critic_gap"]["n"]}
         return state.gate(comparison, self.alarms)
 
     def _first_promoted(self) -> list[Row]:
@@ -253,18 +260,24 @@ class Cycle:
 
     def _not_looked_at(self) -> dict[str, str]:
         plan, seen = self.plan, self.seen
-        return analysis.alarms.not_looked_at(
-            seen["outputs"],
-            generations=plan.dev_generations,
-            critics=bool(plan.critics),
-            holdout=seen["holdout"] if plan.holdout_critic else None,
-            verified=plan.gold,
-            refined=seen["refined"],
-            cycle=self.number,
-        )
+        seen |= {} if plan.holdout_critic else {"holdout": None}
+        known = {"generations": plan.dev_generations, "critics": bool(plan.critics), "verified": plan.gold}
+        return analysis.alarms.not_looked_at(**seen, **known, cycle=self.number)
+
+    def _roles(self) -> dict[str, dict[str, str | None] | None]:
+        """The model of each role, and the hash of the prompt that it was asked with in this cycle."""
+        plan, asked = self.plan, {name: hash for hash, name in self.known["prompts"].items()}
+        hashes = {"teacher" if self.taught else "actor": asked.get("reasoning")}
+        hashes["improver"] = asked.get("refine")
+        models = {role: getattr(plan, role) for role in ("actor", "improver", "teacher")}
+        roles = {
+            role: model and {"model": model.name, "prompt_hash": hashes.get(role)}
+            for role, model in models.items()
+        }
+        holdout = each_critic(plan.dev_judge(plan.holdout_critic)) if plan.holdout_critic else [None]
+        return {**roles, "holdout_critic": holdout[0]}
 
     def _record(self, status: str, decision: Decision, seconds: float) -> dict[str, Any]:
-        names, judge = ("actor", "improver", "teacher", "holdout_critic"), self.plan.judge(self.number)
         parts = sum(state.seconds_of(self.folder)) + (self.known["training"].get("seconds") or 0.0)
         return {
             "schema_version": SCHEMA_VERSION,
@@ -273,8 +286,8 @@ class Cycle:
             "status": status,
             "method": self.method,
             "task_hash": self.loop.config["task_hash"],
-            "roles": {role: getattr(getattr(self.plan, role), "name", None) for role in names},
-            "critics": [one.name for one in getattr(judge, "judges", [judge]) if one],
+            "roles": self._roles(),
+            "critics": each_critic(self.plan.judge(self.number)),
             "teacher": self.taught,
             "champion_before": pointer(self.champion),
             "counts": self.counts,

@@ -1,6 +1,6 @@
 """The state of a self-improvement run, which lives in its folder alone: steps that are done once, the
-champion, what was spent, the gate; `Trainer`, what trains between two cycles; and `SelfImprovement`, the run
-as it is read.
+champion, what was spent, the gate; and `Trainer`, what trains between two cycles. It is read as a
+`cotkit.runs.SelfImprovement`.
 
     runs/<name>/
       config.json     what was asked, compared on resume
@@ -31,14 +31,13 @@ import contextlib
 import json
 import pathlib
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from cotkit import analysis, chat, keys
 from cotkit.chat import BudgetExceeded, CallLedger, ModelError
-from cotkit.records import Row
-from cotkit.runs import Run, write_json
+from cotkit.runs import write_json
 
 if TYPE_CHECKING:
     from cotkit.analysis import Alarm, Comparison
@@ -78,22 +77,31 @@ def finished(root: pathlib.Path) -> int:
 
 def spent(folder: pathlib.Path) -> dict[str, Any]:
     """Of every ledger below a folder: calls (answered), requests (all that count for a budget), tokens and
-    dollars; usd None = unknown. guessed_*: what requests of unknown use count for in the budgets."""
+    dollars; usd None = unknown; by_role {role: {calls, tokens, usd}}. guessed_*: what requests of unknown use
+    count for in the budgets."""
     total: dict[str, Any] = {"calls": 0, "requests": 0, "tokens": 0, "usd": None, "unknown_cost": 0}
-    total |= {"guessed_tokens": 0, "guessed_usd": 0.0}
+    total |= {"guessed_tokens": 0, "guessed_usd": 0.0, "by_role": {}}
     for path in sorted(folder.rglob("calls.jsonl")):
         with CallLedger(path, read_only=True) as ledger:
             sums = ledger.totals()
         refused = sums["failed"].get("rate_limit", 0)
         total["calls"] += sums["calls"]
         total["requests"] += sums["calls"] + sum(sums["failed"].values()) - refused
-        total["tokens"] += (sums["prompt_tokens"] or 0) + (sums["completion_tokens"] or 0)
         total["unknown_cost"] += sums["unknown_cost"]
         total["guessed_tokens"] += round(sums.get("guessed_tokens", 0))
         total["guessed_usd"] += sums.get("guessed_usd", 0.0)
-        if sums["cost_usd"] is not None:
-            total["usd"] = (total["usd"] or 0.0) + sums["cost_usd"]
+        _add(total, sums)
+        for role, own in sorted(sums["by_role"].items()):
+            spent_by = total["by_role"].setdefault(role, {"calls": 0, "tokens": 0, "usd": None})
+            spent_by["calls"] += own["calls"]
+            _add(spent_by, own)
     return total
+
+
+def _add(total: dict[str, Any], sums: Mapping[str, Any]) -> None:
+    total["tokens"] += (sums["prompt_tokens"] or 0) + (sums["completion_tokens"] or 0)
+    if sums["cost_usd"] is not None:
+        total["usd"] = (total["usd"] or 0.0) + sums["cost_usd"]
 
 
 def seconds_of(root: pathlib.Path) -> list[float]:
@@ -221,31 +229,3 @@ class Trainer(Protocol):
 
     def serve(self, manifest: Mapping[str, Any]) -> ChatModel:
         """The trained actor."""
-
-
-class SelfImprovement(Run):
-    """A self-improvement run, finished or stopped: its `report`, the reports of its `cycles`, all
-    trajectories as `records()`. `champion` is the best actor, ready to be asked (None when only read from
-    disk)."""
-
-    champion: Any = None
-
-    @property
-    def report(self) -> dict[str, Any]:
-        return read_json(self.path / "report.json")
-
-    @property
-    def cycles(self) -> list[dict[str, Any]]:
-        return self.report["cycles"]
-
-    def iter_records(self) -> Iterator[Row]:
-        for folder in sorted(self.path.glob("cycle-*/generate")):
-            yield from Run(folder).iter_records()
-
-    def records(self, accepted: bool | None = None) -> list[Row]:
-        """Cycle by cycle; a problem stands once for each cycle that worked on it."""
-        return [row for row in self.iter_records() if accepted is None or row.accepted == accepted]
-
-    def test_rows(self, actor: str) -> list[Row]:
-        """What an actor named in `report["test"]["actors"]` did on the test set."""
-        return Run(self.path / "test" / actor.replace(" ", "-")).records()

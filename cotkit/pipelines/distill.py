@@ -17,6 +17,7 @@ in recipe.py, the decisions stand in acceptance.py.
 
 from __future__ import annotations
 
+import functools
 import os
 import pathlib
 import time
@@ -25,14 +26,23 @@ from typing import TYPE_CHECKING, Any
 
 from cotkit import aio
 from cotkit.chat import CallLedger, Completion, ModelError
-from cotkit.paths import run_folder
+from cotkit.paths import file_path, run_folder
 from cotkit.pipelines.acceptance import best_of, decide, drop_reason, feedback_on, spoilt
 from cotkit.pipelines.leaks import trace_leaks
 from cotkit.pipelines.options import divide, show_options
 from cotkit.pipelines.progress import Show, check_show
 from cotkit.pipelines.recipe import Recipe, make_recipe
-from cotkit.pipelines.running import BETWEEN, Misconfigured, RunJob, Work, new_candidate, new_row, seed_of
-from cotkit.pipelines.shards import run_shards
+from cotkit.pipelines.running import (
+    BETWEEN,
+    Misconfigured,
+    RunJob,
+    Work,
+    check_limits,
+    new_candidate,
+    new_row,
+    seed_of,
+)
+from cotkit.pipelines.shards import refuse_executor, run_shards
 from cotkit.problems import Problem, load_problems
 from cotkit.prompts import Prompt
 from cotkit.records import Candidate, Row, Stage
@@ -65,7 +75,7 @@ class Distiller:
         prompt, values = self._asked(problem, "reasoning")
         messages = with_examples(prompt, recipe.few_shot, trace=None, feedback=None, **values)
         answers = await recipe.generator.acandidates(
-            messages, recipe.num_generations, role="generator", **self._options(problem)
+            messages, recipe.num_generations, role="generator", **self._options(problem, recipe.seed)
         )
         for index, answer in enumerate(answers):
             if isinstance(answer, ModelError):
@@ -114,7 +124,10 @@ class Distiller:
             feedback=parent.feedback,
         )
         answer = await recipe.improver.acomplete(
-            messages, sample_index=iteration, role="improver", **self._options(problem)
+            messages,
+            sample_index=iteration,
+            role="improver",
+            **self._options(problem, recipe.improver_seed),
         )
         saw = parent.saw_reference or (parent.judgement is not None and parent.judgement.saw_reference)
         return await self._candidate(
@@ -129,7 +142,7 @@ class Distiller:
         messages = prompt.messages(problem=problem.problem, answer=gold)
         try:
             answer = await self.recipe.generator.acomplete(
-                messages, role="rationalizer", **self._options(problem)
+                messages, role="rationalizer", **self._options(problem, self.recipe.seed)
             )
         except ModelError as error:
             note_error(row, "rationalize", error)
@@ -183,9 +196,8 @@ class Distiller:
         except ValueError as error:  # a threshold names a dimension that this reward model does not give
             raise Misconfigured(str(error)) from error
 
-    def _options(self, problem: Problem) -> dict[str, Any]:
-        seed = seed_of(self.recipe.seed, problem.id)
-        return {"ledger": self.ledger, "seed": seed, **self.recipe.sampling}
+    def _options(self, problem: Problem, seed: int) -> dict[str, Any]:
+        return {"ledger": self.ledger, "seed": seed_of(seed, problem.id), **self.recipe.sampling}
 
 
 def with_examples(
@@ -244,10 +256,12 @@ def distill(
     unchecked: "keep" keeps traces of problems without reference when there is no judge.
     prompts: {name: Jinja2 text} in place of the shipped `reasoning`, `refine`, `rationalize` and `code`
         (which asks for the programs of problems with tests).
-    seed, temperature, top_p, max_tokens: sampling, over the model's own settings.
+    seed, temperature, top_p, max_tokens: sampling, over the models' own settings; without a seed each model's
+        own, else 0. improver_seed: of the improver alone.
     run, resume: name or path of the run folder (default: named by the configuration, so that the same call
         resumes); "auto", "never" (old rows are set aside) or "must".
-    budget_usd, budget_tokens, budget_calls, time_limit (s): stop the run cleanly, results kept.
+    budget_usd, budget_tokens, budget_calls, time_limit (s): stop the run cleanly, results kept. With an
+        executor the budgets are divided among the shards, and time_limit is of the whole call.
     use_cache: False asks again even where the cache has the answer.
     output_path: also write CAMEL's `{"traces": [...]}` file.
     show: progress as "auto", "bar", "lines" or "none".
@@ -256,12 +270,11 @@ def distill(
 
     Raises ValueError or TypeError for anything wrong with problems or options, before the first call.
     """
+    check_show(show)
+    traces = _traces_file(output_path)
     if executor is not None:
-        return _with_traces(
-            _in_shards(problems, generator, judge, options, show, executor, shards), output_path
-        )
-    work = prepare(problems, generator, judge, options, show, output_path)
-    return _with_traces(work.run(show), output_path)
+        return _with_traces(_in_shards(problems, generator, judge, options, show, executor, shards), traces)
+    return _with_traces(prepare(problems, generator, judge, options).run(show), traces)
 
 
 def _in_shards(
@@ -275,10 +288,15 @@ def _in_shards(
 ) -> Run:
     problems, recipe, of_run = checked(problems, generator, judge, options)  # before a worker starts
     folder = run_folder(of_run.get("run") or folder_name("distill", recipe.describe()))
-    options = {**options, "generator": generator, "judge": judge}
-    options.pop("run", None)
-    say = (lambda line: None) if show == "none" else print
-    return run_shards(distill, problems, executor, folder, shards, options, say=say)
+    shard = functools.partial(prepare_shard, generator, judge)
+    return run_shards(shard, problems, executor, folder, shards, options, show=show)
+
+
+def prepare_shard(
+    generator: ChatModel, judge: Any, problems: Sequence[Problem], options: dict[str, Any]
+) -> Work:
+    """In the worker."""
+    return prepare(problems, generator, judge, options)
 
 
 async def adistill(
@@ -290,31 +308,33 @@ async def adistill(
     show: Show = "auto",
     **options: Any,
 ) -> Run:
-    """`distill` for a cell that awaits; the same options."""
-    work = prepare(problems, generator, judge, options, show, output_path)
-    return _with_traces(await work.arun(show), output_path)
+    """`distill` for a cell that awaits; the same options, but for `executor` and `shards`."""
+    check_show(show)
+    refuse_executor("distill", options)
+    traces = _traces_file(output_path)
+    return _with_traces(await prepare(problems, generator, judge, options).arun(show), traces)
 
 
 def start_distill(problems: Any, generator: ChatModel, judge: Any = None, **options: Any) -> RunJob:
-    """`distill` in the background, with the same options: returns a job with progress, stop and result."""
+    """`distill` in the background: returns a job with progress, stop and result. The same options, but for
+    `show`, `output_path`, `executor` and `shards`."""
+    refuse_executor("distill", options)
     return prepare(problems, generator, judge, options).start()
 
 
-def prepare(
-    problems: Any,
-    generator: ChatModel,
-    judge: Any,
-    options: dict[str, Any],
-    show: Show = "none",
-    output_path: str | os.PathLike[str] | None = None,
-) -> Work:
+def _traces_file(output_path: str | os.PathLike[str] | None) -> pathlib.Path | None:
+    """Where CAMEL's file goes, checked."""
+    if output_path is None:
+        return None
+    target = file_path(output_path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if target.is_dir() or not os.access(target.parent, os.W_OK):
+        raise ValueError(f"output_path {target} cannot be written: name a file in a folder of yours")
+    return target
+
+
+def prepare(problems: Any, generator: ChatModel, judge: Any, options: dict[str, Any]) -> Work:
     """The checked run, its folder open and nothing asked yet."""
-    check_show(show)
-    if output_path is not None:
-        target = pathlib.Path(output_path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if target.is_dir() or not os.access(target.parent, os.W_OK):
-            raise ValueError(f"output_path {target} cannot be written: name a file in a folder of yours")
     problems, recipe, of_run = checked(problems, generator, judge, options)
     return _open(problems, recipe, **of_run)
 
@@ -324,6 +344,7 @@ def checked(
 ) -> tuple[Sequence[Problem], Recipe, dict[str, Any]]:
     """The problems, the recipe, and the options that are the run's alone."""
     of_recipe, of_run = divide("distill", options, make_recipe, _open)
+    check_limits(**of_run)
     problems = load_problems(problems, stream="auto")
     return problems, make_recipe(problems, generator, judge, **of_recipe), of_run
 
@@ -359,9 +380,9 @@ def _open(
     )
 
 
-def _with_traces(run: Run, output_path: str | os.PathLike[str] | None) -> Run:
-    if output_path is not None:
-        run.export(output_path, format="camel", card=False)
+def _with_traces(run: Run, target: pathlib.Path | None) -> Run:
+    if target is not None:
+        run.export(target, format="camel", card=False)
     return run
 
 

@@ -1,15 +1,16 @@
 """From rows to a training file: the view that a policy gives, filters with names, replay, export.
 
 Policies are those of `cotkit.runs.views`, and `gold_vs_model` (SPIN, arXiv 2401.01335): chosen is the worked
-solution that came with the problem, rejected the model's own wrong trace. Filters say what may not be trained
-towards beyond what a view leaves out. They look at the chosen side alone, for a rejected trace may be as bad
-as it is; but where a program can check the problem, what it could not decide is on neither side, whatever
-critics say of it. Two traces that no program told apart make a pair only when their scores differ by at least
-twice the judge's measured noise.
+solution that came with the problem, if the verifier finds it right, rejected the model's own wrong trace.
+Filters say what may not be trained towards beyond what a view leaves out. They look at the chosen side alone,
+for a rejected trace may be as bad as it is; but where a program can check the problem, what it could not
+decide is on neither side, whatever critics say of it. Two traces that no program told apart make a pair only
+when their scores differ by at least twice the judge's measured noise.
 """
 
 from __future__ import annotations
 
+import csv
 import pathlib
 import random
 import re
@@ -18,9 +19,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
-from cotkit import analysis
-from cotkit.records import Candidate, Row, Verdict
+from cotkit import aio, analysis
+from cotkit.pipelines.running import problem_of
+from cotkit.records import Candidate, Row
 from cotkit.runs import Example, ExportReport, View, export_rows, label_view, pair_view, sft_view
+from cotkit.verify import AnswerVerifier, Verifier
 
 METHODS = {"sft": "trl_prompt_completion", "dpo": "trl_dpo", "dpo_sft": "trl_dpo", "kto": "trl_kto"}
 GOLD = "gold_vs_model"
@@ -39,6 +42,7 @@ BEGGING = re.compile(
     r"|\bignore\s+(?:all\s+)?(?:of\s+)?(?:the\s+|your\s+)?previous\s+(?:instruction|prompt|message|rule)",
     re.IGNORECASE,
 )
+_CALCULATOR = re.compile(r"<<[^<>\n]*>>")  # GSM8K's: 48/2 = <<48/2=24>>24
 # What is no language: formulas and code hold Latin letters in every one.
 _FORMULA = re.compile(
     r"```.*?```|\$\$.*?\$\$|\$[^$\n]*\$|\\\(.*?\\\)|\\\[.*?\\\]|\\[A-Za-z]+|\b[A-Za-z]\b", re.DOTALL
@@ -73,7 +77,7 @@ class Filters:
             "too_short": length < self.min_chars,
             "too_long": length > self.max_chars,
             "finish_reason": chosen.call.get("finish_reason") not in (None, "stop"),
-            "other_language": _other_script(example.row.problem, chosen.text),
+            "other_script": _other_script(example.row.problem, chosen.text),
             "speaks_to_judge": bool(BEGGING.search(chosen.text)),
             "gap_below_noise": rejected is not None and _gap_is_noise(chosen, rejected, noise),
         }
@@ -87,7 +91,8 @@ def _gap_is_noise(chosen: Candidate, rejected: Candidate, noise: float) -> bool:
 
 
 def _other_script(problem: str, answer: str) -> bool:
-    """The answer is written in another script than the problem (Latin, CJK, Cyrillic ...)."""
+    """The answer is written in another script than the problem (Latin, CJK, Cyrillic ...). Languages of one
+    script are not told apart."""
     asked, given = _scripts(problem), _scripts(answer)
     if min(asked.total(), given.total()) < 8:
         return False
@@ -110,10 +115,12 @@ def select(
     cap: int | None,
     noise: float = 0.0,
     checked: Callable[[Row], bool] | None = None,
+    verifier: Verifier | None = None,
 ) -> View:
     """The examples for `method` ("sft", "dpo", "dpo_sft", "kto"), in input order, at most `cap` a problem and
     none twice; and why the rest is not among them. checked: whether a program can check the problem of a row;
-    None = what the rows show."""
+    None = what the rows show. verifier: of worked solutions; in place of one that asks a model, and of None,
+    an AnswerVerifier."""
     boxed = {"require_boxed": filters.require_boxed}
     if method == "sft":
         view = sft_view(rows, policy or "all_accepted", **boxed)
@@ -121,7 +128,10 @@ def select(
         view = label_view(rows, **boxed)
     else:
         gold = policy == GOLD
-        rows = [_gold_row(row) for row in rows] if gold else rows
+        if gold:
+            free = verifier is None or verifier.calls_model
+            by = AnswerVerifier() if free else verifier
+            rows = [_gold_row(row, by) for row in rows]
         policy = "correct_vs_wrong" if gold else policy
         view = pair_view(rows, policy, max_pairs_per_problem=_ALL_PAIRS, **boxed)
         view.policy = GOLD if gold else view.policy
@@ -148,16 +158,38 @@ def example_key(example: Example) -> tuple:
     return (example.row.problem, *(" ".join(c.trace.split()) if c else None for c in sides), example.label)
 
 
-def _gold_row(row: Row) -> Row:
-    """The row with its worked solution in place of the model's right traces."""
-    solution = str(row.metadata.get("solution") or row.reference or "").strip()
+def _gold_row(row: Row, verifier: Verifier) -> Row:
+    """The row with its worked solution, if that is right, in place of the model's right traces."""
+    given = str(row.metadata.get("solution") or row.reference or "")
     wrong = [c.model_copy(update={"parent": None}) for c in row.candidates if c.verdict.correct is False]
-    if not wrong or len(solution.split()) < 4:  # a bare answer is no trace to train towards
-        none = {"candidates": [], "final": None, "drop_reason": "no_worked_solution"}
-        return row.model_copy(update=none)
-    verdict = Verdict(correct=True, method="reference")
-    gold = Candidate(iteration=0, trace=solution, text=solution, verdict=verdict, accepted=True)
+    if len(given.split()) < 4:  # a bare answer is no trace to train towards
+        return _without(row, "no_worked_solution")
+    if not wrong:
+        return _without(row, "no_wrong" if row.candidates else row.drop_reason)
+    solution = _boxed(given)
+    found, verdict = aio.run(verifier.averify(problem_of(row), solution))
+    if verdict.correct is not True:
+        unsure = "undecided" if verdict.correct is None else "wrong"
+        fault = verdict.method if verdict.method == "no_answer" else unsure
+        return _without(row, f"worked_solution_{fault}")
+    known = {"answer": found.answer, "answer_how": found.how, "verdict": verdict, "accepted": True}
+    gold = Candidate(iteration=0, trace=solution, text=solution, **known)
     return row.model_copy(update={"candidates": [gold, *wrong], "final": None, "drop_reason": None})
+
+
+def _without(row: Row, reason: str | None) -> Row:
+    return row.model_copy(update={"candidates": [], "final": None, "drop_reason": reason})
+
+
+def _boxed(solution: str) -> str:
+    """A solution in GSM8K's form as a student writes it: without the calculator's notes, its last line,
+    #### 72, as a box. Any other as it is."""
+    *lines, last = solution.strip().splitlines()
+    if "####" not in last or "\\boxed" in solution:
+        return solution.strip()
+    before, _, answer = last.rpartition("####")
+    text = _CALCULATOR.sub("", "\n".join([*lines, before]).strip())
+    return f"{text}\nThe answer is \\boxed{{{answer.strip()}}}."
 
 
 def write_examples(
@@ -192,8 +224,6 @@ def label_sample(
     Drawn evenly over the order of the score gap; the sides are shuffled and the sheet names neither scores
     nor verdicts. The key says which side was chosen, so that agreement can be counted afterwards.
     """
-    import pandas
-
     rng, pairs = random.Random(seed), sorted(pairs, key=_gap)
     step = max(1, len(pairs) / count)
     drawn = [pairs[int(i * step)] for i in range(min(count, len(pairs)))]
@@ -207,7 +237,10 @@ def label_sample(
         key.append({"number": number, "id": pair.row.id, "chosen": chosen, "gap": round(_gap(pair), 3)})
     places = path, path.with_name(f"{path.stem}-key.csv")
     for place, lines in zip(places, (sheet, key), strict=True):
-        pandas.DataFrame(lines).to_csv(place, index=False, encoding="utf-8")
+        with open(place, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+            writer = csv.DictWriter(file, lines[0] if lines else [], lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(lines)
     return places
 
 

@@ -11,12 +11,13 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from cotkit import analysis
+from cotkit.chat import check_budgets
 from cotkit.pipelines.critics import PROMPT_POOL, RULES, make_panel, with_task
 from cotkit.pipelines.curriculum import Sets, split_problems
 from cotkit.pipelines.estimate import estimate
 from cotkit.pipelines.pairing import GOLD, METHODS, Filters
 from cotkit.pipelines.progress import Show, check_show
-from cotkit.pipelines.recipe import Recipe, make_recipe
+from cotkit.pipelines.recipe import Recipe, make_recipe, own_seed
 from cotkit.problems import Problem, load_problems
 from cotkit.records import Row
 from cotkit.verify import AnswerVerifier, Verifier, has_program
@@ -79,18 +80,22 @@ class Plan:
     def __post_init__(self) -> None:
         self.description, self.problems = self._read_task()
         self.critics = [self.critics] if hasattr(self.critics, "acomplete") else list(self.critics)
+        if self.few_shot_examples is not None and not isinstance(self.few_shot_examples, str):
+            self.few_shot_examples = list(self.few_shot_examples)  # a generator would be gone after one look
         self._check()
         self.unchecked = self._unchecked()
         self._bare = frozenset(self.unchecked)
         self.gold = 2 * len(self.unchecked) <= len(self.problems)  # verdicts decide, else scores
         if self.seed is None:
-            self.seed = self.actor.endpoints[0].options.seed or 0
+            self.seed = own_seed(self.actor) or 0
         self.sets = split_problems(self.problems, self.dev, self.test, self.held_out_types, self.seed)
         if self.min_examples is None:
             self.min_examples = min(LEAST_EXAMPLES, len(self.of_set("train"))) if self.trainer else 1
-        self._check_seeds()
+        self._check_examples_needed()
         self._check_dev()
         self._check_drafts()
+        if own := self._own_critics():
+            warnings.warn(own, stacklevel=4)  # at the caller of `self_improve`
         for wording in range(min(self.cycles, len(PROMPT_POOL))):
             self.recipe(wording)  # what `distill` would refuse later
         self.dev_judge(self.holdout_critic)
@@ -158,10 +163,7 @@ class Plan:
                     raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
         if self.seed is not None and (isinstance(self.seed, bool) or not isinstance(self.seed, int)):
             raise TypeError(f"seed must be a whole number, got {self.seed!r}")
-        for name, limit in self.budgets.items():
-            number = isinstance(limit, (int, float)) and not isinstance(limit, bool)
-            if limit is not None and not (number and limit >= 0):
-                raise ValueError(f"{name} must be a number of at least 0, got {limit!r}")
+        check_budgets(**self.budgets)
         for name, known in _CHOICES.items():
             if wrong := [value for value in _listed(getattr(self, name)) if value not in known]:
                 hint = _NO_CYCLE if wrong[0] in ("ppo", "grpo") else ""
@@ -202,6 +204,14 @@ class Plan:
         """Whether the verifier can check an answer to the problem of a row."""
         return row.id not in self._bare
 
+    def _check_examples_needed(self) -> None:
+        trained, a_problem = len(self.of_set("train")), self.max_per_problem
+        if a_problem and self.min_examples > trained * a_problem:
+            raise ValueError(
+                f"min_examples={self.min_examples} is out of reach: there are {trained} problems to train "
+                f"on, and of each at most max_per_problem={a_problem} examples"
+            )
+
     def _check_dev(self) -> None:
         """A trainer needs problems to be judged by."""
         held, given = len(self.of_set("dev")), len(self.problems)
@@ -213,25 +223,20 @@ class Plan:
         if few := self._few_dev():
             warnings.warn(few, stacklevel=5)  # at the caller of `self_improve`
 
-    def _check_seeds(self) -> None:
-        """One seed is that of all samples; a role's own other one would not count."""
-        for name in ("teacher", "improver"):
-            model = getattr(self, name)
-            seeds = {endpoint.options.seed for endpoint in model.endpoints} if model else set()
-            for own in seeds - {None, self.seed}:
-                raise ValueError(
-                    f"{name} has seed={own} of its own, which would not be used: actor, teacher and improver "
-                    f"sample by one seed, here {self.seed}. Leave it out there, or give seed={own} for all"
-                )
-
     def _check_drafts(self) -> None:
         """Several drafts of a problem are to differ."""
-        drafted = {"num_generations": self.actor, "teacher_generations": self.teacher}
+        drafted = dict.fromkeys(("num_generations", "dev_generations"), self.actor)
+        drafted["teacher_generations"] = self.teacher
         for name, model in drafted.items():
             own = model and model.endpoints[0].options.temperature
             if getattr(self, name) > 1 and (own if self.temperature is None else self.temperature) == 0:
                 said = f"{name}={getattr(self, name)} at temperature 0 gives the same draft as often"
                 warnings.warn(f"{said}: set temperature, or {name}=1", stacklevel=5)
+
+    def _own_critics(self) -> str:
+        asked = self.judge(0).models if self.critics else []
+        own = ", ".join(model.name for model in asked if model.model == self.actor.model)
+        return f"The critic {own} is the actor's own model: models prefer their own words." if own else ""
 
     def _few_dev(self) -> str:
         held, least = len(self.of_set("dev")), analysis.alarms.LEAST
@@ -294,9 +299,20 @@ class Plan:
             judge_all=None if self.gold else True,
             temperature=self.temperature,
             max_tokens=self.max_tokens,
-            seed=self.seed + 1000 * cycle,
+            **self.seeds(cycle),
             **self.asking(trained=False),
         )
+
+    def seed_of(self, role: str, cycle: int = 0) -> int:
+        """The seed of what a role samples in a cycle: its own, else the loop's, moved by the cycle."""
+        own = own_seed(getattr(self, role))
+        return (self.seed if own is None else own) + 1000 * cycle
+
+    def seeds(self, cycle: int) -> dict[str, int | None]:
+        """The seeds of a cycle's drafts and refinements, as options of `distill`."""
+        drafter = "teacher" if self.teacher is not None and cycle == 0 else "actor"
+        improver = self.seed_of("improver", cycle) if self.improver is not None else None
+        return {"seed": self.seed_of(drafter, cycle), "improver_seed": improver}
 
     def judge(self, version: int) -> Any:
         """The critics as one judge, with wording `version` of the prompt pool."""
@@ -330,11 +346,10 @@ class Plan:
 
     def notes(self) -> list[str]:
         """What a reader of the report must know."""
-        own = [m.name for m in self.judge(0).models if m.model == self.actor.model] if self.critics else []
-        bare, few = len(self.unchecked), self._few_dev()
+        own, bare, few = self._own_critics(), len(self.unchecked), self._few_dev()
         pleased = self.trainer and not self.gold and self.holdout_critic is None
         notes = {
-            f"The critic {', '.join(own)} is the actor's own model: models prefer their own words.": own,
+            own: own,
             "There was no trainer: the cycles are data only, the actor never changed.": self.trainer is None,
             f"No program can check the answers to {bare} of {len(self.problems)} problems: on these the "
             "critics alone decide, and nothing is verified.": bare,

@@ -40,10 +40,12 @@ class Recipe:
     judge_all: bool
     require_verdict: bool
     unchecked: str
-    seed: int
+    seed: int  # of the generator
+    improver_seed: int
     sampling: dict[str, Any]
 
     def describe(self) -> dict[str, Any]:
+        seeds = {} if self.improver_seed == self.seed else {"improver_seed": self.improver_seed}
         few_shot = hashlib.sha256(repr(self.few_shot).encode()).hexdigest()[:16] if self.few_shot else None
         return {
             "pipeline": "distill",
@@ -54,6 +56,7 @@ class Recipe:
             "thresholds": self.thresholds.describe(),
             "few_shot_hash": few_shot,
             "verifier": self.verifier.describe(),
+            **seeds,
             **{
                 name: getattr(self, name)
                 for name in (
@@ -101,7 +104,8 @@ def make_recipe(
     require_verdict: bool = True,
     unchecked: str = "refuse",
     prompts: dict[str, str] | None = None,
-    seed: int = 0,
+    seed: int | None = None,
+    improver_seed: int | None = None,
     temperature: float | None = None,
     top_p: float | None = None,
     max_tokens: int | None = None,
@@ -137,7 +141,12 @@ def make_recipe(
         asked["models"] = {generator.model}
         thresholds = Thresholds.for_judge(score_threshold, judge, rule, **asked)
     sampling = {"temperature": temperature, "top_p": top_p, "max_tokens": max_tokens}
-    check_sampling({**sampling, "seed": seed}, None)
+    for given in (seed, improver_seed):
+        check_sampling({**sampling, "seed": given}, None)
+    if improver_seed is None:
+        improver_seed = own_seed(improver) if seed is None else seed
+    if seed is None:
+        seed = own_seed(generator) or 0
     recipe = Recipe(
         generator=generator,
         judge=judge,
@@ -154,10 +163,17 @@ def make_recipe(
         require_verdict=require_verdict,
         unchecked=unchecked,
         seed=seed,
+        improver_seed=seed if improver_seed is None else improver_seed,
         sampling={name: value for name, value in sampling.items() if value is not None},
     )
     _try_prompts(recipe)
     return recipe
+
+
+def own_seed(model: Any) -> int | None:
+    """The seed that a ChatModel was given, at its first endpoint; None = none."""
+    endpoints = getattr(model, "endpoints", None)
+    return endpoints[0].options.seed if endpoints else None
 
 
 def _check_roles(generator: Any, improver: Any, judge: Any) -> None:
@@ -190,6 +206,7 @@ def _few_shot(examples: Any) -> str | list[dict[str, str]] | None:
         return None
     if isinstance(examples, str):
         return examples
+    examples = list(examples)
     for number, example in enumerate(examples):
         if not isinstance(example, dict) or not {"problem", "trace"} <= set(example):
             raise ValueError(

@@ -15,12 +15,15 @@
       dev: 0.2                    (and other options of `self_improve` by their names: see OPTIONS)
     training_config: {method: dpo, base_model: smollm2-135m, epochs: 1, batch_size: 4, learning_rate: 1.0e-5}
 
+A number may stand in quotes, or without the point that YAML asks for (5e-5).
+
 `api_key` is the name of an environment variable, alone or as ${NAME}. A key that stands in the file itself
 works too, with a warning: it goes into the environment of this process and nowhere else.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import pathlib
 import re
@@ -48,6 +51,14 @@ OPTIONS = (  # of `self_improve`, under its own names
     "max_per_problem", "min_examples", "replay_fraction", "dev", "test", "held_out_types", "dev_generations",
     "temperature", "max_tokens", "seed", "budget_usd", "budget_calls", "budget_tokens", "run",
 )  # fmt: skip
+_NUMERIC = (  # in whatever section
+    "num_iterations", "num_cycles", "num_generations", "teacher_generations", "problems_per_cycle",
+    "max_per_problem", "min_examples", "replay_fraction", "dev", "test", "dev_generations", "budget_usd",
+    "budget_calls", "budget_tokens", "temperature", "top_p", "max_tokens", "seed", "timeout", "max_retries",
+    "max_concurrency", "max_requests_per_minute", "parallel", "ctx", "threads", "epochs", "batch_size",
+    "learning_rate", "max_steps", "max_length", "beta",
+)  # fmt: skip
+_MAY_BE_NUMERIC = ("score_threshold", "lora", "price")  # numbers, or what holds some, or neither
 _KNOWN = {  # section: its names
     "": "model_config self_improvement_config evaluation_dimensions training_config",
     "model_config": "actor critic critics improver holdout_critic teacher",
@@ -82,11 +93,13 @@ def load_self_improvement(path: str | os.PathLike[str]) -> dict[str, Any]:
 def _read(content: Mapping[str, Any], folder: pathlib.Path) -> dict[str, Any]:
     names = ("self_improvement_config", "model_config", "training_config")
     task, models, training = (_section(name, content.get(name) or {}) for name in names)
+    task, training = _numbers(task, f"{names[0]}: "), _numbers(training, f"{names[2]}: ")
     if "actor" not in models:
         raise ValueError("model_config needs a role `actor`")
     roles = {name: _role(name, given) for name, given in models.items() if name != "critics"}
     several = models.get("critics") or []
-    critics = [_role("critics", one) for one in (several if isinstance(several, list) else [several])]
+    several = several if isinstance(several, list) else [several]
+    critics = [_role(f"critics {number}", one) for number, one in enumerate(several, 1)]
     critics += [roles.pop("critic")] if "critic" in roles else []
     given = task.get("evaluation_dimensions") or content.get("evaluation_dimensions") or ()
     asked = {"description": task.get("task_description")}
@@ -113,12 +126,36 @@ def _section(name: str, given: Any) -> Mapping[str, Any]:
     return given
 
 
+def _numbers(given: Mapping[str, Any], where: str = "") -> dict[str, Any]:
+    """The section with numbers where a text stands for one; ValueError where one must and does not."""
+    made = {n: _number(v) if n in (*_NUMERIC, *_MAY_BE_NUMERIC) else v for n, v in given.items()}
+    for name in _NUMERIC:
+        if isinstance(made.get(name), str):
+            raise ValueError(f"{where}{name} must be a number, got {made[name]!r}")
+    return made
+
+
+def _number(value: Any) -> Any:
+    """A number for a text that is one, and so in lists and mappings; all else as it is."""
+    if isinstance(value, list):
+        return [_number(one) for one in value]
+    if isinstance(value, Mapping):
+        return {name: _number(one) for name, one in value.items()}
+    try:
+        number = float(value) if isinstance(value, str) else math.inf
+    except ValueError:
+        return value
+    if not math.isfinite(number):
+        return value
+    return int(number) if number.is_integer() else number
+
+
 def _role(role: str, given: Any) -> ChatModel:
     entries = given if isinstance(given, list) else [given]
     try:
         if not entries or not all(isinstance(entry, Mapping) for entry in entries):
             raise ValueError("it must be {provider: ..., model_name: ...}, or a list of these")
-        first, *others = [_model(role, dict(entry), place) for place, entry in enumerate(entries)]
+        first, *others = [_model(role, _numbers(entry), place) for place, entry in enumerate(entries)]
     except (TypeError, ValueError) as error:
         raise ValueError(f"model_config, {role}: {error}") from None
     first.endpoints += [endpoint for model in others for endpoint in model.endpoints]
@@ -146,7 +183,7 @@ def _key_variable(role: str, key: str, place: int) -> str:
         return named[1]
     if is_variable_name(key):
         return key
-    variable = f"COTKIT_{role.upper()}_{place}_API_KEY"
+    variable = f"COTKIT_{role.upper().replace(' ', '_')}_{place}_API_KEY"
     os.environ[variable] = key
     advice = "put it in an environment variable and write the variable's name"
     warnings.warn(f"model_config, {role}: a key stands in the file: {advice}", stacklevel=2)

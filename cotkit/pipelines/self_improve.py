@@ -34,10 +34,10 @@ from cotkit.pipelines.asks import Asks
 from cotkit.pipelines.critics import Scores, Watch, first_traces
 from cotkit.pipelines.curriculum import family
 from cotkit.pipelines.cycle import SCHEMA_VERSION, Cycle
-from cotkit.pipelines.cycles import OVER, Actor, SelfImprovement, champion_of, once, pointer, read_json
+from cotkit.pipelines.cycles import OVER, Actor, champion_of, once, pointer, read_json
 from cotkit.pipelines.plan import Plan
 from cotkit.records import Row
-from cotkit.runs import Run, RunFolder, dump_json, folder_name, write_json
+from cotkit.runs import Run, RunFolder, SelfImprovement, dump_json, folder_name, write_json
 
 if TYPE_CHECKING:
     import pandas
@@ -74,8 +74,8 @@ def self_improve(*args: Any, **options: Any) -> SelfImprovement:
         problem; more than one show pass@k.
     temperature, max_tokens: of actor, teacher and improver; None = each model's own. A trained actor has what
         `trainer.serve` gives it: EmbeddedTrainer the untrained actor's, where its `chat` says nothing else.
-    seed: of all draws and samples; None = the actor's own, else 0. Another one that teacher or improver has
-        of its own is refused.
+    seed: of all draws, and of what a role samples that has no seed of its own; None = the actor's own, else
+        0.
     run, resume, show, budget_usd, budget_calls, budget_tokens: as for `distill`, over the whole run.
 
     Raises ValueError or TypeError for wrong options before anything is asked. What goes wrong later stands in
@@ -181,7 +181,8 @@ class Loop:
         plan, judge, problems = self.plan, self.plan.dev_judge(), self.plan.of_set(which)
         options = {"judge_all": judge is not None, "score_threshold": None}
         options |= {"unchecked": "keep", "num_generations": plan.dev_generations, "max_iterations": 0}
-        options |= {"temperature": 0.0 if plan.dev_generations == 1 else plan.temperature, "seed": plan.seed}
+        options |= {"temperature": 0.0 if plan.dev_generations == 1 else plan.temperature}
+        options |= {"seed": plan.seed_of("actor")}
         options |= plan.asking(actor.manifest is not None, actor.examples)
         async with self.watch.holding_out(actor.home) as critic:
             if critic:
@@ -267,7 +268,7 @@ class Loop:
     ) -> None:
         counts = [report["counts"] for report in reports]
         at_once = getattr(self.plan.trainer, "side_by_side", False)
-        tested = (max if at_once else sum)([0.0, *state.seconds_of(self.root / "test")])
+        tested = (max if at_once else sum)([0.0, *self._test_turns().values()])
         parts = sum(r["seconds"] for r in reports) + tested
         notes = [f"The champion cannot be served now: {unserved}"] if unserved else []
         report = {
@@ -276,6 +277,7 @@ class Loop:
             "given": sum(count["generated"] for count in counts),
             "kept": sum(count["kept"] for count in counts),
             "drops": _added(count["drops"] for count in counts),
+            "unit": "; ".join(dict.fromkeys(count["unit"] for count in counts)),
             "complete": stopped is None,
             "stopped": stopped,
             "seconds": round(max(seconds, parts), 3),
@@ -291,6 +293,14 @@ class Loop:
         before = read_json(path) if path.is_file() else {}
         if {**before, "seconds": 0} != {**fresh, "seconds": 0}:  # else nothing was done this time
             write_json(path, fresh)
+
+    def _test_turns(self) -> dict[str, float]:
+        """Seconds of each turn on the test set; the untrained actor with and without examples is one."""
+        turns: dict[str, float] = {}
+        for path in (self.root / "test").glob("*/report.json"):
+            name = "base" if path.parent.name.startswith("base") else path.parent.name
+            turns[name] = max(turns.get(name, 0.0), read_json(path).get("seconds", 0.0))
+        return turns
 
     def _families(self, reports: Sequence[Mapping[str, Any]]) -> dict[str, int]:
         """How many different examples the champion was trained on, by family: a replayed one counts once."""

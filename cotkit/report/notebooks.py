@@ -99,7 +99,14 @@ def executed(notebook: Any) -> Any:
             cell.metadata.pop(key, None)
         if not cell.metadata.get("tags", True):
             del cell.metadata["tags"]
+        if "outputs" in cell:
+            cell.outputs = [output for output in cell.outputs if not _is_the_end(output)]
     return kept
+
+
+def _is_the_end(output: Any) -> bool:
+    """What IPython says of a cell that ended the notebook on purpose (`Report.stop`)."""
+    return output.output_type == "error" and (output.ename, output.evalue) == ("SystemExit", "0")
 
 
 def save(notebook: Any, path: pathlib.Path) -> None:

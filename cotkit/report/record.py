@@ -12,8 +12,9 @@ import json
 import os
 import pathlib
 import platform
+import warnings
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import cotkit
 from cotkit.paths import root
@@ -208,6 +209,14 @@ class Report:
         if failed:
             count = f"{len(failed)} of {len(self.record['checks'])} checks failed"
             raise CheckFailed(f"{count}: {'; '.join(failed)}")
+
+    def stop(self, why: str) -> NoReturn:
+        """State why nothing more is done, save, and end the notebook here: cells below are not run, and
+        headless the run is complete."""
+        self.finding(why)
+        self.save()
+        warnings.filterwarnings("ignore", "To exit: use")  # IPython's advice on how to leave a terminal
+        raise SystemExit(0)  # which papermill takes for the end
 
     def _put(self, kind: str, entry: dict[str, Any], key: str) -> None:
         """Add an entry; one of the same key, from an earlier run of the cell, is replaced in its place."""

@@ -8,13 +8,17 @@ from cotkit.runs.folder import (
     STOP,
     RunError,
     RunFolder,
+    check_resume,
     config_differences,
     folder_name,
+    locked_folder,
     replaced_run,
+    set_aside,
 )
+from cotkit.runs.frames import rows_frame
 from cotkit.runs.journal import Journal, JournalError, dump_json, read_lines, write_json, write_lines
 from cotkit.runs.labels import LABELS, add_label, is_about, labels_frame, read_labels
-from cotkit.runs.reading import Run, counts_line, open_run, rows_frame
+from cotkit.runs.reading import Run, SelfImprovement, counts_line, open_run
 from cotkit.runs.validate import FileProblem, validate_file
 from cotkit.runs.views import Example, View, label_view, pair_view, sft_view
 
@@ -33,8 +37,10 @@ __all__ = [
     "Run",
     "RunError",
     "RunFolder",
+    "SelfImprovement",
     "View",
     "add_label",
+    "check_resume",
     "config_differences",
     "counts_line",
     "dump_json",
@@ -43,12 +49,14 @@ __all__ = [
     "is_about",
     "label_view",
     "labels_frame",
+    "locked_folder",
     "open_run",
     "pair_view",
     "read_labels",
     "read_lines",
     "replaced_run",
     "rows_frame",
+    "set_aside",
     "sft_view",
     "validate_file",
     "write_json",

@@ -237,7 +237,8 @@ def _funnel(report: dict[str, Any]) -> str:
     if "given" not in report:
         return ""
     rows = [("given", report["given"]), ("kept", report.get("kept")), *report.get("drops", {}).items()]
-    text = "## The run\n\nProblems given, kept and dropped:\n\n" + _table(("", "problems"), *rows)
+    unit = report.get("unit", "problems")
+    text = f"## The run\n\nGiven, kept and dropped ({unit}):\n\n" + _table(("", unit), *rows)
     return (
         f"{text}\n\nThe run was stopped early: {_plain(report['stopped'])}."
         if report.get("stopped")
@@ -246,7 +247,7 @@ def _funnel(report: dict[str, Any]) -> str:
 
 
 def _making(exports: list[dict[str, Any]]) -> str:
-    """The provenance of the largest file; where files differ, each has its own."""
+    """The provenance of each file."""
     parts = []
     for export in exports:
         facts = export["provenance"]

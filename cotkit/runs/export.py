@@ -13,7 +13,7 @@ carries no types: read it with `pandas.read_csv(path, dtype={"id": str, "answer"
 from __future__ import annotations
 
 import hashlib
-import html
+import inspect
 import json
 import os
 import pathlib
@@ -31,6 +31,7 @@ from cotkit.runs.shapes import BESIDE_MESSAGES, PAIR_COLUMNS, SHAPES
 from cotkit.runs.validate import validate_file
 from cotkit.runs.views import Example, View, is_truncated, label_view, pair_view, parts, sft_view
 from cotkit.runs.writing import Record, table_cells, write_records
+from cotkit.shown import Shown
 from cotkit.whole import whole_file
 
 LONG_CHARS = 3000  # about 1,024 tokens of mathematical text, TRL's default max_length
@@ -38,21 +39,18 @@ OPENAI_LEAST_ROWS = 10
 
 
 class ExportError(ValueError):
-    """A row does not hold what its trainer expects; the message names row, field and fix. Nothing is left."""
+    """A row does not hold what its trainer expects, or there is no row and an empty file is not wanted. The
+    message names row, field and fix, or why there is nothing; nothing is left."""
 
 
-_OPTIONS = {  # per view, beside those every view takes
-    "sft": {"policy", "max_per_problem", "include_rationalized", "require_boxed"},
-    "table": {"policy", "max_per_problem", "include_rationalized", "require_boxed"},
-    "pairs": {"policy", "min_gap", "max_pairs_per_problem", "require_boxed"},
-    "labels": {"include_rationalized", "require_boxed"},
-    "camel": set(),
-}
 _VIEWS = {"sft": sft_view, "table": sft_view, "pairs": pair_view, "labels": label_view}
+_OPTIONS = {  # of each view, beside those that every export takes
+    name: set(inspect.signature(view).parameters) - {"rows", "lazy"} for name, view in _VIEWS.items()
+} | {"camel": set()}
 
 
 @dataclass
-class ExportReport:
+class ExportReport(Shown):
     """What was written and what was not: `given == rows + sum(drops)`, `given` counted in `unit`."""
 
     path: str
@@ -79,20 +77,15 @@ class ExportReport:
             f" (not written: {why})" if why else ""
         )
 
-    def _repr_html_(self) -> str:
-        counts = [(f"given ({self.unit})", self.given), ("rows", self.rows), *self.drops.items()]
-        table = "".join(
-            f"<tr><th style='text-align:left'>{html.escape(str(name))}</th>"
-            f"<td style='text-align:right'>{n}</td></tr>"
-            for name, n in counts
-        )
-        notes = "".join(f"<li>{html.escape(text)}</li>" for text in self.warnings)
-        head = ", ".join(text for text in (self.format, self.policy, self.reasoning) if text)
-        return (
-            f"<b>{html.escape(head)}</b> <code>{html.escape(self.path)}</code> "
-            f"({self.bytes:,} bytes, sha256 {self.sha256[:12]})<table>{table}</table>"
-            + (f"<ul>{notes}</ul>" if notes else "")
-        )
+    def shown(self) -> dict[str, Any]:
+        return {
+            "format": ", ".join(text for text in (self.format, self.policy, self.reasoning) if text),
+            "file": f"{self.path} ({self.bytes:,} bytes, sha256 {self.sha256[:12]})",
+            f"given ({self.unit})": self.given,
+            "rows": self.rows,
+            "not written": self.drops,
+            "warnings": self.warnings,
+        }
 
 
 def export_rows(
@@ -110,6 +103,7 @@ def export_rows(
     require_boxed: bool | None = None,
     metadata: bool | None = None,
     licence: str | None = None,
+    allow_empty: bool = True,
     facts: dict[str, Any] | None = None,
 ) -> ExportReport:
     """Write `rows` (kept and dropped alike, in input order) to `path` and say what became of each.
@@ -124,10 +118,11 @@ def export_rows(
         (default 1): pairs. require_boxed: drop answers without \\boxed{}.
     metadata: put the white-listed columns (id, verdict, scores, model ...) beside the training data.
     licence: for the card; without it the card says what licences the problems state.
+    allow_empty: without any row write an empty file, with a warning that says why; False = ExportError.
     facts: {"config", "report"} of the run; with them a dataset card is written beside the file.
 
     Raises ValueError for a wrong name, a wrong option or one that the format cannot honour, ExportError
-    when a row fails the format's validator. An empty result is an empty file and a warning with the reasons.
+    when a row fails the format's validator.
     """
     chosen = {
         "policy": policy,
@@ -147,6 +142,10 @@ def export_rows(
     with whole_file(target) as temporary:  # the old file or the new one, never a bad one
         with open(temporary, "wb") as file:
             write_records(file, records, format, array=target.suffix == ".json")
+        drops = dict(sorted(view.drops.items(), key=lambda item: (-item[1], item[0])))
+        if not (written.rows or allow_empty):
+            what = f"{format}, policy {view.policy}" if view.policy else format
+            raise ExportError(f"{target} was not written: {_why_empty(drops)} ({what}; {view.unit})")
         if problems := validate_file(temporary, format, require_boxed=bool(require_boxed), limit=5):
             listed = "\n  ".join(map(str, problems))
             raise ExportError(f"{target} was not written, {format} would not train on it:\n  {listed}")
@@ -154,8 +153,8 @@ def export_rows(
         path=str(target),
         format=format,
         rows=written.rows,
-        given=written.rows + view.drops.total(),
-        drops=dict(sorted(view.drops.items(), key=lambda item: (-item[1], item[0]))),
+        given=view.given,
+        drops=drops,
         unit=view.unit,
         policy=view.policy or None,
         reasoning=mode,
@@ -283,6 +282,7 @@ def _camel_view(rows: Iterable[Row]) -> View:
 
     def examples() -> Iterator[Example]:
         for row in rows:
+            view.given += 1
             if row.best is None or not row.best.trace.strip():
                 view.drops[row.drop_reason or "no_trace"] += 1
             else:
@@ -317,12 +317,16 @@ def _write_snippets(target: pathlib.Path, spec: Format, system: bool) -> list[st
     return []
 
 
+def _why_empty(drops: dict[str, int]) -> str:
+    why = ", ".join(f"{count} {reason}" for reason, count in drops.items())
+    return f"the data set is empty: {why or 'no rows were given'}"
+
+
 def _warnings(report: ExportReport, written: _Written) -> list[str]:
     """What a trainer will not say."""
     n, labels = written.rows, written.labels
     if not n:
-        why = ", ".join(f"{count} {reason}" for reason, count in report.drops.items())
-        return [f"the data set is empty: {why or 'no rows were given'}"]
+        return [_why_empty(report.drops)]
     names = ("pairs", "long", "longer", "cut", "foreign", "apart", "damaged")
     pairs, long, longer, cut, foreign, apart, damaged = (written.counts[name] for name in names)
     said = [

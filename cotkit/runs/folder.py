@@ -46,6 +46,11 @@ class RunError(ValueError):
     """A run folder cannot be used as asked; the message says what to do."""
 
 
+def check_resume(resume: str) -> None:
+    if resume not in ("auto", "never", "must"):
+        raise ValueError(f"resume must be 'auto', 'never' or 'must', got {resume!r}")
+
+
 def config_differences(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> list[str]:
     """Lines `key: old -> new` for every key, at any depth, in which two configurations differ."""
     lines = []
@@ -114,8 +119,7 @@ class RunFolder:
         runtime: dict[str, Any] | None = None,
         resume: Resume = "auto",
     ):
-        if resume not in ("auto", "never", "must"):
-            raise ValueError(f"resume must be 'auto', 'never' or 'must', got {resume!r}")
+        check_resume(resume)
         self.path = run_folder(run)
         if resume == "must" and not (self.path / "config.json").is_file():
             raise RunError(f"resume='must', but {self.path} holds no run; check the name")
@@ -134,6 +138,8 @@ class RunFolder:
         path = self.path / "config.json"
         if path.is_file():
             old = read_json(path)
+            if not isinstance(old.get("config", {}), dict):
+                raise RunError(f"{path} is not what cotkit wrote; restore it or use another run name")
             if lines := config_differences(old.get("config", {}), config):
                 raise RunError(
                     f"{self.path} was made with another configuration:\n  "
@@ -144,8 +150,8 @@ class RunFolder:
         elif any((self.path / name).exists() for name in JOURNALS):
             raise RunError(f"{self.path} holds rows but no config.json: it is no run that can be resumed")
         else:
-            old = {"created": _now()}
-        write_json(path, {"config": config, "runtime": runtime, "created": old["created"]})
+            old = {}
+        write_json(path, {"config": config, "runtime": runtime, "created": old.get("created") or _now()})
         (self.path / STOP).unlink(missing_ok=True)
         self.done = Finished(self.path)
         self.reasons: Counter[str] = Counter()
@@ -267,31 +273,48 @@ class RunFolder:
 
 
 @contextlib.contextmanager
-def replaced_run(
-    run: str | os.PathLike[str], config: dict[str, Any], *, runtime: dict[str, Any], aside: bool = False
-) -> Iterator[RunFolder]:
-    """A run that takes the place of the one at `run` when the block has ended; after an error the old one
-    stays as it was. What else is in the folder stays too, such as labels. aside: the old run is set aside
-    with its labels, as by resume="never".
-    """
-    path = run_folder(run)
+def locked_folder(path: pathlib.Path) -> Iterator[None]:
+    """Nobody else writes there meanwhile; RunError when somebody does."""
     with _usable(path):
         path.mkdir(parents=True, exist_ok=True)
-        lock, new = _lock(path), path / REPLACING
+        lock = _lock(path)
     try:
-        for left in new.glob("*"):  # by a process that was killed
-            left.unlink()
-        with RunFolder(new, config, runtime=runtime) as folder:
-            yield folder
-        if aside:
-            _set_aside(path)
-        (path / "report.json").unlink(missing_ok=True)  # no reader takes it for the new one's
-        for name in (*LINES, "report.json", "config.json"):  # with which it is a run
+        yield
+    finally:
+        lock.release()
+
+
+@contextlib.contextmanager
+def replaced_run(
+    run: str | os.PathLike[str], config: dict[str, Any], *, runtime: dict[str, Any]
+) -> Iterator[RunFolder]:
+    """A run that takes the place of the one at `run` when the block has ended; after an error the old one
+    stays as it was. What else is in the folder stays too, such as labels.
+    """
+    path = run_folder(run)
+    with locked_folder(path):
+        new = path / REPLACING
+        try:
+            for left in new.glob("*"):  # by a process that was killed
+                left.unlink()
+            with RunFolder(new, config, runtime=runtime) as folder:
+                yield folder
+        except BaseException:
+            shutil.rmtree(new, ignore_errors=True)
+            raise
+        for name in ("config.json", "report.json"):  # half old and half new it is no run
+            (path / name).unlink(missing_ok=True)
+        for name in (*LINES, "report.json", "config.json"):  # with which it is one
             if (new / name).exists():
                 os.replace(new / name, path / name)
-    finally:
         shutil.rmtree(new, ignore_errors=True)
-        lock.release()
+
+
+def set_aside(path: pathlib.Path) -> None:
+    """What resume="never" does to a run: all but its answers goes to superseded/<number>. RunError while
+    another process writes there."""
+    with locked_folder(path):
+        _set_aside(path)
 
 
 def _set_aside(path: pathlib.Path) -> None:

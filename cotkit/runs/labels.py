@@ -87,10 +87,14 @@ def _hash(trace: str) -> str:
 
 
 def labels_frame(run: Run) -> pandas.DataFrame:
-    """One line a labelled candidate: id, candidate, label, note, by, at."""
+    """One line a labelled candidate: id, candidate, label, note, by, at; of a run with cycles, of all."""
     import pandas
 
-    return pandas.DataFrame(list(read_labels(run).values()), columns=COLUMNS)
+    said = [label for part in run.parts.values() for label in read_labels(part).values()]
+    kinds = dict.fromkeys(COLUMNS, object) | {"candidate": None}  # pandas' own strings hold no lone surrogate
+    return pandas.DataFrame(
+        {name: pandas.Series([one.get(name) for one in said], dtype=kind) for name, kind in kinds.items()}
+    )
 
 
 def _user() -> str:

@@ -1,4 +1,8 @@
-"""A run folder, read: its report, its rows in input order, what they are exported to."""
+"""A run folder, read: its report, its rows in input order, what they are exported to.
+
+`open_run` gives what the folder is: a `Run`, or a `SelfImprovement`, whose rows stand in the folders of its
+cycles.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from cotkit.paths import run_folder
 from cotkit.records import Row
 from cotkit.runs.folder import JOURNALS, RunError, read_json, sizes
+from cotkit.runs.frames import attempts_frame, rows_frame, triples_frame
 from cotkit.runs.journal import read_lines, whole_lines
 
 if TYPE_CHECKING:
@@ -69,6 +74,26 @@ class Run:
         return [row for row in self.iter_records() if accepted is None or row.accepted == accepted]
 
     @property
+    def parts(self) -> dict[int | None, Run]:
+        """The run folders that hold the rows, by their cycle: this one (None) where there are no cycles."""
+        return {None: self}
+
+    def _by_cycle(self) -> Iterator[tuple[int | None, Row]]:
+        return ((cycle, row) for cycle, part in self.parts.items() for row in part.iter_records())
+
+    @property
+    def attempts(self) -> pandas.DataFrame:
+        """Every trace, kept or not, one line each: where it comes from, verdict, scores, what was said of it,
+        model and prompt. `cycle` is missing where there are none."""
+        return attempts_frame(self._by_cycle())
+
+    @property
+    def triples(self) -> pandas.DataFrame:
+        """Every refinement, one line each: problem, attempt, critique, improved attempt, and whether it
+        became right (missing where a verdict could not be decided)."""
+        return triples_frame(self._by_cycle())
+
+    @property
     def rows(self) -> pandas.DataFrame:
         """The kept problems, one line each, with their final trace."""
         return rows_frame(row for row in self.iter_records() if row.accepted)
@@ -89,7 +114,7 @@ class Run:
         return export_rows(_Rows(self), path, format, facts=facts, **options)
 
     def __repr__(self) -> str:
-        return f"Run({str(self.path)!r}: {counts_line(self.report)})"
+        return f"{type(self).__name__}({str(self.path)!r}: {counts_line(self.report)})"
 
     def _repr_html_(self) -> str:
         report = self.report
@@ -102,6 +127,50 @@ class Run:
         return f"<b>{html.escape(self.path.name)}</b> <code>{html.escape(str(self.path))}</code>{note}" + (
             f"<table>{cells}</table>"
         )
+
+
+class SelfImprovement(Run):
+    """A self-improvement run, finished or stopped: its `report`, the reports of its `cycles`, all
+    trajectories as `records()`, `attempts` and `triples`. `champion` is the best actor, ready to be asked
+    (None when only read from disk)."""
+
+    champion: Any = None
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """report.json; where it is not about the cycles that are there, as after a kill, the counts of those
+        that are over and what the last report knew."""
+        path, folders = self.path / "report.json", sorted(self.path.glob("cycle-*"))
+        last = read_json(path) if path.is_file() else {}
+        written = [folder / "report.json" for folder in folders]
+        cycles = [read_json(report) for report in written if report.is_file()]
+        if last and len(cycles) == len(folders) and last["cycles"] == cycles:
+            return last
+        counts = [cycle["counts"] for cycle in cycles]
+        drops: Counter[str] = sum((Counter(count["drops"]) for count in counts), Counter())
+        sums = {"given": sum(c["generated"] for c in counts), "kept": sum(c["kept"] for c in counts)}
+        now = {"name": self.path.name, **sums, "drops": dict(drops), "cycles": cycles, "complete": False}
+        unknown = {"champion": None, "test": None, "notes": []}
+        return {**unknown, **last, **now, "stopped": "it is running, or was killed"}
+
+    @property
+    def cycles(self) -> list[dict[str, Any]]:
+        return self.report["cycles"]
+
+    @property
+    def parts(self) -> dict[int | None, Run]:
+        """The run folder of each cycle's drafts: a problem stands once in each that worked on it."""
+        found = sorted(self.path.glob("cycle-*/generate/config.json"))
+        return {int(path.parts[-3].removeprefix("cycle-")): Run(path.parent) for path in found}
+
+    def iter_records(self) -> Iterator[Row]:
+        """Cycle by cycle, each in input order; a problem stands once for each cycle that worked on it."""
+        for part in self.parts.values():
+            yield from part.iter_records()
+
+    def test_rows(self, actor: str) -> list[Row]:
+        """What an actor named in `report["test"]["actors"]` did on the test set."""
+        return Run(self.path / "test" / actor.replace(" ", "-")).records()
 
 
 def _in_order(files: Sequence[BinaryIO]) -> Iterator[tuple[BinaryIO, int]]:
@@ -141,49 +210,10 @@ def counts_line(report: dict[str, Any]) -> str:
     return f"{report['given']} given = {report['kept']} kept + {sum(drops.values())} dropped{tail}"
 
 
+_KINDS = {"self_improve": SelfImprovement}  # pipeline: what its folder is read as; else a Run
+
+
 def open_run(path: str | os.PathLike[str]) -> Run:
-    """The run in a folder, or of that name under `runs/`."""
-    return Run(path)
-
-
-_TEXT = ["id", "problem", "reference", "type", "licence", "drop_reason", "detail"]
-_FINAL = ["stage", "trace", "reasoning", "text", "answer", "answer_how"]
-
-
-def rows_frame(rows: Iterable[Row]) -> pandas.DataFrame:
-    """One line a problem: what was asked, the final trace, its verdict and scores, where it came from."""
-    import pandas
-
-    table = [_flat(row) for row in rows]
-    scores = sorted({key for line in table for key in line if key.startswith("score_")})
-    texts = {*_TEXT, *_FINAL}  # of any characters: pandas' own strings hold no lone surrogate
-    columns = {
-        name: pandas.Series([line.get(name) for line in table], dtype=object if name in texts else None)
-        for name in [*_COLUMNS, *scores]
-    }
-    return pandas.DataFrame(columns)
-
-
-_COLUMNS = [
-    "index", "id", "problem", "reference", "type", "licence", "accepted", "drop_reason", "detail",
-    "trace", "reasoning", "text", "answer", "answer_how", "correct", "verdict_method", "iteration", "stage",
-    "candidates", "iterations", "truncated", "rationalized", "saw_reference", "score_mean", "model",
-    "served_model", "endpoint", "metadata",
-]  # fmt: skip
-
-
-def _flat(row: Row) -> dict[str, Any]:
-    line: dict[str, Any] = {name: getattr(row, name) for name in ("index", "accepted", "metadata", *_TEXT)}
-    line["candidates"] = len(row.candidates)
-    line["iterations"] = 1 + max((c.iteration for c in row.candidates), default=-1)
-    best = row.best
-    if best is None:
-        return line
-    line |= {name: getattr(best, name) for name in ("iteration", "truncated", "rationalized", *_FINAL)}
-    line["saw_reference"] = best.saw_reference
-    line["correct"], line["verdict_method"] = best.verdict.correct, best.verdict.method
-    line |= {name: best.call.get(name) for name in ("model", "served_model", "endpoint")}
-    if best.judgement is not None and best.judgement.scores:
-        line |= {f"score_{name}": value for name, value in best.judgement.scores.items()}
-        line["score_mean"] = best.judgement.mean
-    return line
+    """The run in a folder, or of that name under `runs/`: of self-improvement a `SelfImprovement`."""
+    run = Run(path)
+    return _KINDS.get(run.config.get("pipeline"), Run)(path)

@@ -219,9 +219,7 @@ _KINDS = {"string": {"text"}, "bool": {"true/false"}, "int": {"int"}, "float": {
 
 
 def _column(type_name: str) -> Check:
-    expected = {"string": {"text"}, "bool": {"true/false"}, "int": {"int"}, "float": {"float", "int"}}[
-        type_name
-    ]
+    expected = _KINDS[type_name]
 
     def check(value: Any, field: str) -> Found:
         if value is not None and kind(value) not in expected:

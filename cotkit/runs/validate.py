@@ -14,12 +14,12 @@ import hashlib
 import json
 import pathlib
 import re
-import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO, NoReturn, TextIO
 
+from cotkit.csv_cells import csv_rows
 from cotkit.runs.digests import DigestMap
 from cotkit.runs.shapes import COLUMNS, SHAPES, Found, Shape, arrow_schema, kind, think_text
 from cotkit.runs.writing import ROW_GROUP
@@ -333,10 +333,9 @@ _FROM_CSV: dict[str, Callable[[str], Any]] = {
 
 
 def _read_csv(path: pathlib.Path) -> Iterator[tuple[int | None, Any]]:
-    before = csv.field_size_limit(sys.maxsize)  # a long trace passes the 128 kB the module allows
     try:
         with open(path, encoding="utf-8", newline="") as file:
-            lines = csv.reader(file)
+            lines = csv_rows(csv.reader(file))
             header = next(lines, [])
             if header != list(COLUMNS):
                 changed = sorted(set(header) ^ set(COLUMNS)) or header
@@ -347,8 +346,6 @@ def _read_csv(path: pathlib.Path) -> Iterator[tuple[int | None, Any]]:
                 yield number, _csv_row(number, cells)
     except UnicodeDecodeError as error:
         yield None, FileProblem(None, "", f"is not UTF-8 (byte {error.start})", "save the file as UTF-8")
-    finally:
-        csv.field_size_limit(before)
 
 
 def _csv_row(number: int, cells: list[str]) -> Any:

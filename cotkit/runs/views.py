@@ -3,8 +3,9 @@
 Every candidate stays in the run folder, so a view is computed again, with another policy, at no cost.
 A policy is one small function that takes a row and proposes traces or pairs; what may never be trained
 towards (`flaw`) and what makes two traces comparable (`incomparable`) is decided in one place each.
-Everything left out is counted under a named reason: `given = len(examples) + sum(drops)`. With `lazy=True`
-the examples are an iterator, and the drops are complete when it has ended.
+What is looked at is counted as `given`, what is left out under a named reason, and the two are counted apart:
+`given = len(examples) + sum(drops)` is what must come out. With `lazy=True` the examples are an iterator, and
+the counts are complete when it has ended.
 
 SFT: `best` (the final trace of each accepted problem), `all_accepted`, `first_correct`; `final` takes the
 final trace of every problem, accepted or not, for tables that are read and not trained on.
@@ -20,8 +21,9 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from cotkit.records import Candidate, Row
 
@@ -46,18 +48,15 @@ class Example:
 class View:
     """The examples of a policy, in input order, and why the rest is not among them.
 
-    `unit` says what `given` counts: "problems", "traces", or, where a problem may give several pairs,
-    "pairs, and problems without one".
+    `unit` says what `given` counts: "problems"; "traces", a problem without any as one; or, where a problem
+    may give several pairs, "pairs tried", a problem with none to try as one.
     """
 
     policy: str
     unit: str
     examples: list[Example] = field(default_factory=list)  # of a lazy view: an iterator
     drops: Counter[str] = field(default_factory=Counter)
-
-    @property
-    def given(self) -> int:
-        return len(self.examples) + self.drops.total()
+    given: int = 0
 
 
 def parts(candidate: Candidate) -> tuple[str, str]:
@@ -185,6 +184,7 @@ def sft_view(
 
     def examples() -> Iterator[Example]:
         for row in rows:
+            view.given += (len(row.candidates) or 1) if policy == "all_accepted" else 1
             if not row.candidates:
                 view.drops[row.drop_reason or "no_trace"] += 1
             elif policy == "all_accepted":
@@ -240,6 +240,7 @@ def label_view(
 
     def examples() -> Iterator[Example]:
         for row in rows:
+            view.given += len(row.candidates) or 1
             if not row.candidates:
                 view.drops[row.drop_reason or "no_trace"] += 1
             for candidate in row.candidates:
@@ -270,7 +271,8 @@ def incomparable(chosen: Candidate, rejected: Candidate, min_gap: float | None =
     """Why two traces make no pair; None = `chosen` is better, and by enough.
 
     True against False is decided by program and needs no gap. Everything else is decided by scores of the
-    same judge on both sides, `min_gap` apart (None = MIN_GAP). A `min_gap` that is given holds for all.
+    same judge on both sides, of a panel by those of the same members, `min_gap` apart (None = MIN_GAP). A
+    `min_gap` that is given holds for all.
     """
     whole, answers = zip(*((_squeezed(c), normalised(parts(c)[1])) for c in (chosen, rejected)), strict=True)
     if len(set(whole)) == 1 or len(set(answers)) == 1:  # also when only the thinking differs
@@ -291,7 +293,19 @@ def incomparable(chosen: Candidate, rejected: Candidate, min_gap: float | None =
 
 def _judge(candidate: Candidate) -> tuple:
     said = candidate.judgement
-    return said.judge, said.saw_reference, tuple(sorted(said.scores)), (said.call or {}).get("model")
+    model = (said.call or {}).get("model")
+    return said.judge, said.saw_reference, tuple(sorted(said.scores)), model, _members(said.raw)
+
+
+def _members(raw: Any) -> tuple:
+    """Of a panel the judges that gave scores, and which: one that failed has no say in the panel's."""
+    if not isinstance(raw, Mapping):
+        return ()
+    gave = {name: one for name, one in raw.items() if isinstance(one, Mapping) and one.get("scores")}
+    return tuple(
+        (name, tuple(sorted(one["scores"])), (one.get("call") or {}).get("model"), _members(one.get("raw")))
+        for name, one in sorted(gave.items())
+    )
 
 
 Proposals = Iterator[tuple[Candidate, Candidate]]
@@ -409,8 +423,9 @@ def pair_view(
 ) -> View:
     """Preference pairs; `policy=None` means `correct_vs_wrong` where programs decided, else `best_vs_worst`.
 
-    A policy's pairs are tried in its order of preference until `max_pairs_per_problem` are found. A problem
-    that gives none is one drop, under the reason of the pair it would have liked best.
+    A policy's pairs are tried in its order of preference until `max_pairs_per_problem` are found. With one a
+    problem, a problem that gives none is one drop, under the reason of the pair it would have liked best;
+    with more, each pair that was tried and refused is one.
     """
     if policy is None:
         rows = list(rows) if isinstance(rows, Iterator) else rows  # which are gone over twice
@@ -425,22 +440,28 @@ def pair_view(
     def examples() -> Iterator[Example]:
         for row in rows:
             proposed = PAIR_POLICIES[policy](row, require_boxed)
-            found, reason = _pairs(row, proposed, min_gap, max_pairs_per_problem)
+            found, reasons, tried = _pairs(row, proposed, min_gap, max_pairs_per_problem)
             yield from found
-            if not found:
-                view.drops[reason] += 1
+            view.given += tried if several else 1
+            view.drops.update(reasons if several else [] if found else reasons[:1])
 
-    view = View(policy, "problems" if max_pairs_per_problem == 1 else "pairs, and problems without one")
+    several = max_pairs_per_problem > 1
+    view = View(policy, "pairs tried" if several else "problems")
     view.examples = examples() if lazy else list(examples())
     return view
 
 
-def _pairs(row: Row, proposed: Proposals, min_gap: float | None, most: int) -> tuple[list[Example], str]:
-    """The first pairs that hold, and why the one that would have been liked best does not."""
+def _pairs(
+    row: Row, proposed: Proposals, min_gap: float | None, most: int
+) -> tuple[list[Example], list[str], int]:
+    """The first pairs that hold, why others do not, the one liked best first, and how many were tried; a row
+    with none to try counts as one."""
     found: list[Example] = []
     reasons: list[str] = []
+    tried = 0
     try:
         for chosen, rejected in proposed:
+            tried += 1
             if reason := incomparable(chosen, rejected, min_gap):
                 reasons.append(reason)
                 continue
@@ -449,7 +470,7 @@ def _pairs(row: Row, proposed: Proposals, min_gap: float | None, most: int) -> t
                 break
     except _NoPair as none:
         reasons.append(str(none))
-    return found, reasons[0] if reasons else "single_trace"
+    return found, reasons if tried or reasons else ["single_trace"], tried or 1
 
 
 def _positive(name: str, value: object) -> None:

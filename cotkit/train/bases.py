@@ -93,6 +93,15 @@ def weights_hash(folder: pathlib.Path) -> str:
     return digest.hexdigest()
 
 
+def chat_template_hash(folder: pathlib.Path) -> str:
+    """sha256 of the chat template of a model folder; of nothing where it has none."""
+    file, config = folder / "chat_template.jinja", folder / "tokenizer_config.json"
+    template = file.read_text(encoding="utf-8") if file.is_file() else ""
+    if not template and config.is_file():
+        template = str(json.loads(config.read_text(encoding="utf-8")).get("chat_template") or "")
+    return hashlib.sha256(template.encode()).hexdigest()
+
+
 def transformers_folder(name: str) -> pathlib.Path:
     """The Hugging Face folder of the embedded model `name`, in float32; made from its GGUF once, then cached.
 

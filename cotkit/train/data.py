@@ -36,6 +36,7 @@ _COLUMNS = {  # what each export format trains on; other columns are not looked 
     "trl_kto": ("prompt", "completion", "label"),
 }
 _SHOWN = 5  # findings in an error
+_LEAST_PAIRS = 20  # of fewer chance alone may tell the sides apart
 _SHORTCUT = 0.9  # AUC at which the sides of pairs are told apart by length or single words alone
 
 
@@ -78,7 +79,7 @@ def read_rows(data: Rows, method: str) -> TrainingRows:
     _refuse(name, _findings(rows, path, method))
     made = [new for row in rows for new in _as_trained(row, method)]
     result = TrainingRows(name, made, digest, len(made))
-    if method.startswith("dpo"):
+    if method.startswith("dpo") and len(made) >= _LEAST_PAIRS:
         result.warnings += _shortcuts(made)
     return result
 
@@ -198,12 +199,18 @@ def fit_to(found: TrainingRows, tokenizer: Any, max_length: int) -> TrainingRows
     """`found` without the rows that are longer than `max_length` tokens; each drop is counted.
 
     TrainingDataError when nothing or one label is left, when conversations meet a tokenizer without a chat
-    template, and when the template refuses a row or leaves its reasoning out.
+    template, when the template refuses a row or leaves its reasoning out, and when a text already begins with
+    the token that the tokenizer begins it with.
     """
-    render = _renderer(tokenizer, found)
+    render, adds = _renderer(tokenizer, found), _adds_a_beginning(tokenizer)
     rows, drops, warnings = [], Counter(), Counter()
     for number, row in enumerate(found.rows, 1):
         drop = None
+        if adds and isinstance(row["prompt"], str) and row["prompt"].startswith(tokenizer.bos_token):
+            raise TrainingDataError(
+                f"{found.name}: row {number}, field 'prompt': begins with {tokenizer.bos_token}, and the "
+                "tokenizer writes it once more: the text is rendered already. Fix: export messages"
+            )
         for side in [name for name in ("completion", "chosen", "rejected") if name in row] or [None]:
             try:
                 prompt, whole = render(row["prompt"], row[side] if side else None)
@@ -251,6 +258,11 @@ def _renderer(tokenizer: Any, found: TrainingRows) -> Callable[[Any, Any], tuple
         return before, tokenizer.apply_chat_template([*prompt, *(answer or [])], tokenize=False)
 
     return render
+
+
+def _adds_a_beginning(tokenizer: Any) -> bool:
+    """Whether it puts its begin-of-text token before a text by itself."""
+    return tokenizer.bos_token is not None and tokenizer("a")["input_ids"][:1] == [tokenizer.bos_token_id]
 
 
 def _tokens(tokenizer: Any, text: str) -> int:

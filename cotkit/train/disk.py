@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import glob
 import os
 import pathlib
 import shutil
@@ -22,10 +21,8 @@ def whole(place: pathlib.Path, folder: bool = False) -> Iterator[pathlib.Path]:
     What a killed call left half-written there is removed first, so that the same call can be made again. A
     full disk is an OSError, whatever the writer raises.
     """
-    for left in place.parent.glob(f".{glob.escape(place.name)}.*.tmp"):
-        remove(left)
     try:
-        with (_whole_folder if folder else whole_file)(place) as part:
+        with _whole_folder(place) if folder else whole_file(place, alone=True) as part:
             yield part
     except Exception as error:
         if is_disk_full(error) and not isinstance(error, OSError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
 from types import ModuleType
 
@@ -10,6 +11,16 @@ INSTALL = (
     "Training needs the extra `train`: pip install 'cotkit[train]'. On Linux without a GPU install the CPU "
     "build of torch first, see docs/training.md. Everything else in cotkit works without it."
 )
+
+
+LIBRARIES = ("torch", "transformers", "trl", "peft", "accelerate", "datasets")
+
+
+def check_installed(*more: str) -> None:
+    """Raises ImportError, naming all of them, when libraries of a training (and `more`) are missing; imports
+    none."""
+    if missing := [name for name in (*LIBRARIES, *more) if importlib.util.find_spec(name) is None]:
+        raise ImportError(f"{INSTALL} (missing: {', '.join(missing)})")
 
 
 def loaded(*names: str) -> list[ModuleType]:

@@ -15,7 +15,6 @@ there, without a step. manifest.json is the first file of a training, and the la
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import importlib.metadata
 import inspect
 import json
@@ -28,7 +27,7 @@ from collections.abc import Callable
 from typing import Any
 
 from cotkit.runs import write_json, write_lines
-from cotkit.train.bases import find_base, weights_hash
+from cotkit.train.bases import chat_template_hash, find_base, weights_hash
 from cotkit.train.data import Rows, TrainingRows, fit_to, read_rows
 from cotkit.train.disk import is_disk_full, remove, whole
 from cotkit.train.extra import loaded
@@ -40,6 +39,7 @@ _LEAST |= {"seed": 0, "max_steps": 1, "early_stopping": 1}  # of whole numbers; 
 _NUMBERS = (*_LEAST, "epochs", "learning_rate", "beta")
 _MAY_BE_NONE = ("max_steps", "early_stopping", "learning_rate")
 MAX_LENGTH = 1024
+WIDE_MARGIN = 5.0  # dpo's loss is then below 0.007
 _NO_RESULT = dict.fromkeys(("adapter", "model", "sha256")) | {"trained": False}
 _STATE_OF_TRAINING = ("optimizer.pt", "scheduler.pt", "rng_state*", "trainer_state.json", "training_args.bin")
 
@@ -123,6 +123,7 @@ def train(
         "data": rows.sha256,
         "eval_data": eval_rows and eval_rows.sha256,
         "base": weights_hash(base.folder),
+        "chat_template": chat_template_hash(base.folder),
         "start_adapter": base.adapter and weights_hash(base.adapter),
         "lora": None if base.adapter else shape,
         **options,
@@ -242,7 +243,6 @@ def _run(folder, config, base, data, reward, device, say, before) -> TrainResult
         "config": config,
         "data": _described(rows),
         "eval_data": eval_rows and _described(eval_rows),
-        "chat_template": hashlib.sha256(str(tokenizer.chat_template).encode()).hexdigest(),
         "device": device,
         "precision": "bf16" if trainers.half_precision(device) else "float32",
         "threads": torch.get_num_threads(),
@@ -322,7 +322,7 @@ def _written(folder: pathlib.Path, manifest: dict[str, Any], state) -> TrainResu
     log = [{name: _plain(value) for name, value in entry.items()} for entry in state.log_history]
     losses = [entry["loss"] for entry in log if "loss" in entry] or [None]
     manifest |= {"steps": state.global_step, "loss_first": losses[0], "loss_last": losses[-1]}
-    manifest["warnings"] += falling(log)
+    manifest["warnings"] += falling(log) + settled(log)
     try:
         write_lines(folder / "log.jsonl", log)
         write_json(folder / "manifest.json", manifest)
@@ -350,6 +350,21 @@ def falling(log: list[dict[str, Any]]) -> list[str]:
     return [
         f"chosen answers became less likely: log-probability {before:.1f} to {after:.1f}; try 'dpo_sft', a "
         "larger beta or a lower learning_rate"
+    ]
+
+
+def settled(log: list[dict[str, Any]]) -> list[str]:
+    """A warning when dpo or kto ended with a loss near 0: the mean margin of the last quarter, beta times the
+    log-likelihood ratio of chosen to rejected against the reference, is so wide that nothing is left to
+    learn."""
+    margins = [entry["rewards/margins"] for entry in log if entry.get("rewards/margins") is not None]
+    last = margins[-max(1, len(margins) // 4) :]
+    if not last or not (margin := sum(last) / len(last)) > WIDE_MARGIN:
+        return []
+    return [
+        f"chosen and rejected are told apart for certain (margin {margin:.1f}, a loss near 0): the pairs are "
+        "told apart by something easy, such as length or form, or the training is too strong; look at some "
+        "pairs, and lower learning_rate or epochs"
     ]
 
 

@@ -5,19 +5,22 @@ serves it by llama.cpp, `FolderTrainer` trains any Hugging Face model and leaves
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import inspect
 import pathlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from cotkit.train.extra import INSTALL
+from cotkit.train.extra import check_installed
 from cotkit.train.result import METHODS, LoraOptions
 
 if TYPE_CHECKING:
     from cotkit.chat import ChatModel
 
+_WITHOUT = (
+    "To go on without training leave `trainer` out (in the notebook methods=[], in a shell -p 'methods=[]'); "
+    "the cycles then make data only."
+)
 _METHODS = tuple(method for method in METHODS if method != "grpo")  # grpo draws its own traces
 _NOT_HERE = ("resume", "reward", "num_generations", "max_completion_length")
 _NO_MATTER = ("say", "device")  # to the result, so a run goes on with others
@@ -34,10 +37,13 @@ class _Trainer:
     options: dict[str, Any] = field(default_factory=dict)
     by_method: dict[str, dict[str, Any]] = field(default_factory=dict)
     first: dict[str, Any] = field(default_factory=dict)
+    _needs: ClassVar[tuple[str, ...]] = ()  # libraries beside those of every training
 
     def __post_init__(self) -> None:
-        if importlib.util.find_spec("trl") is None:
-            raise ImportError(f"{INSTALL} Without a trainer a self-improvement run makes data only.")
+        try:
+            check_installed(*self._needs)
+        except ImportError as error:
+            raise ImportError(f"{error}. {_WITHOUT}") from None
         if unknown := sorted(set(self.by_method) - set(_METHODS)):
             raise ValueError(f"by_method: {unknown[0]!r} is none of {', '.join(_METHODS)}")
         self.options = dict(self.options)
@@ -105,8 +111,20 @@ class _Trainer:
         return fitting(method, data, self._start(champion), longest)
 
     def _start(self, champion: Mapping[str, Any] | None) -> Any:
-        """Where a training starts from."""
-        return _there(champion, "adapter" if champion.get("adapter") else "model") if champion else self.base
+        """Where a training starts from. ValueError when its chat template is another than it was trained
+        with: it would be trained, and asked, in a form that it has not learnt."""
+        from cotkit.train.bases import chat_template_hash, find_base
+
+        if not champion:
+            return self.base
+        start = _there(champion, "adapter" if champion.get("adapter") else "model")
+        folder, then = find_base(start).folder, champion["manifest"]["config"].get("chat_template")
+        if then not in (None, chat_template_hash(folder)):
+            raise ValueError(
+                f"the chat template in {folder} is another than the one that {start} was trained with: put "
+                "that one back, or start another run"
+            )
+        return start
 
     def _served(self, manifest: Mapping[str, Any]) -> pathlib.Path:
         """What is served, made again where it is gone and what was trained is not."""
@@ -133,6 +151,7 @@ class EmbeddedTrainer(_Trainer):
     base: str = "smollm2-135m"
     chat: dict[str, Any] = field(default_factory=dict)
     _served_as: ClassVar[str] = "gguf"
+    _needs: ClassVar[tuple[str, ...]] = ("gguf",)
 
     def __post_init__(self) -> None:
         from cotkit.chat import ChatModel, local_model
@@ -194,9 +213,9 @@ class FolderTrainer(_Trainer):
             )
         if self.base in embedded_models():
             raise ValueError(f"base: {self.base} is an embedded model: use EmbeddedTrainer")
+        super().__post_init__()
         if find_base(self.base).adapter:
             raise ValueError(f"base: {self.base} is an adapter: cotkit.train.merge() makes a model of it")
-        super().__post_init__()
 
     def _made(self, trained: pathlib.Path) -> pathlib.Path:
         from cotkit.train.adapters import merge

@@ -77,6 +77,16 @@ def test_values_of_the_command_line_win_over_the_file(tmp_path):
     }
 
 
+def test_a_file_of_roles_takes_no_actor_and_no_problems_beside_it(tmp_path):
+    (tmp_path / "c.yaml").write_text("self_improvement_config: {task_description: Explain.}\n")
+    file = str(tmp_path / "c.yaml")
+    assert cli._parameters(["cycles=2"], file) == {"config": file, "cycles": "2"}
+    with pytest.raises(
+        ValueError, match=r"c\.yaml names its own actor and problems, so -p model=\.\.\. would"
+    ):
+        cli._parameters(["cycles=2", "model=gpt-5"], file)
+
+
 def test_the_help_of_a_notebook_lists_its_parameters(project, capsys):
     assert cli.main(["run", "study", "--help"]) == 0
     out = capsys.readouterr().out

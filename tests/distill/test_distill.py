@@ -77,6 +77,31 @@ def test_rejection_sampling_n_is_the_same_as_num_generations(serve, tmp_path):
     assert len({json.dumps(r.body.get("seed")) for r in server.log}) == 4
 
 
+SEEDS = [  # seeds of generator and improver, options, what each samples by
+    (None, None, {}, 0, 0),
+    (None, None, {"seed": 3}, 3, 3),
+    (7, None, {}, 7, 7),
+    (7, 5, {}, 7, 5),
+    (None, 5, {}, 0, 5),
+    (7, 5, {"seed": 3}, 3, 3),
+    (7, 5, {"seed": 3, "improver_seed": 4}, 3, 4),
+]
+
+
+@pytest.mark.parametrize(("first", "second", "options", "drafts", "refinements"), SEEDS)
+def test_each_model_samples_by_its_own_seed_unless_one_is_given(
+    serve, tmp_path, first, second, options, drafts, refinements
+):
+    server = serve(lambda r: solve(r) if is_refinement(r) else "I say \\boxed{5}.")
+    improver = model(server, seed=second)
+    run = quiet([problem(7)], model(server, seed=first), improver=improver, run=tmp_path / "r", **options)
+    (row,) = run.records()
+    of_draft, of_refinement = (running.seed_of(seed, row.id) for seed in (drafts, refinements))
+    assert [r.body["seed"] for r in server.log] == [of_draft, of_refinement + 1]  # iteration 1
+    given = json.loads((tmp_path / "r" / "config.json").read_text())["config"]
+    assert (given["seed"], given.get("improver_seed", drafts)) == (drafts, refinements)
+
+
 def test_a_wrong_answer_is_refined_until_it_is_right(serve, tmp_path):
     server = serve(lambda r: solve(r) if is_refinement(r) else "I say \\boxed{5}.")
     row = only(quiet([problem(7)], model(server), run=tmp_path / "r"))

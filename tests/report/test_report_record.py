@@ -66,6 +66,17 @@ def test_a_failed_check_fails_the_save_after_everything_is_written(report):
     assert [c["ok"] for c in written(report)["checks"]] == [True, None, False]
 
 
+def test_a_report_that_is_stopped_says_why_and_ends_the_notebook(report):
+    with pytest.raises(SystemExit) as stopped:
+        report.stop("Nothing was asked.")
+    assert stopped.value.code == 0  # papermill's sign of an end on purpose
+    assert written(report)["status"] == "complete"
+    assert written(report)["findings"][-1]["text"] == "Nothing was asked."
+    report.check(False, "this does not hold")
+    with pytest.raises(CheckFailed):
+        report.stop("A check that failed is no end on purpose.")
+
+
 def test_an_undecided_check_fails_nothing(report):
     report.check(None, "nobody knows")
     report.save()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pathlib
 import random
 import subprocess
 import sys
@@ -13,7 +14,19 @@ import pytest
 
 from cotkit.problems import Problem
 from cotkit.records import Candidate, Judgement, Row, Verdict
-from cotkit.runs import REPLACING, Run, RunError, RunFolder, counts_line, folder_name, open_run, replaced_run
+from cotkit.runs import (
+    REPLACING,
+    Run,
+    RunError,
+    RunFolder,
+    add_label,
+    counts_line,
+    folder_name,
+    labels_frame,
+    open_run,
+    replaced_run,
+    set_aside,
+)
 
 RIGHT, WRONG = (
     Verdict(correct=True, method="number"),
@@ -230,10 +243,71 @@ def test_a_replaced_run_is_the_old_one_or_the_new_one(tmp_path):
             RunFolder(tmp_path / "r", {"model": "m"})
         folder.write_report(1)
     assert run.config == {"model": "n"} and run.rows.id.tolist() == ["p2"] and run.report["complete"]
-    with replaced_run(tmp_path / "r", {"model": "m"}, runtime={}, aside=True) as folder:
-        assert (tmp_path / "r" / "labels.jsonl").exists()
-    assert not (tmp_path / "r" / "labels.jsonl").exists() and not (tmp_path / "r" / REPLACING).exists()
-    assert Run(tmp_path / "r" / "superseded" / "1").rows.id.tolist() == ["p2"]
+    assert (tmp_path / "r" / "labels.jsonl").exists() and not (tmp_path / "r" / REPLACING).exists()
+
+
+def test_a_run_is_set_aside_with_its_labels_but_not_its_answers(tmp_path):
+    write(tmp_path / "r", row(1))
+    for name in ("labels.jsonl", "calls.jsonl"):
+        (tmp_path / "r" / name).write_text("{}\n")
+    with RunFolder(tmp_path / "r", {"model": "m"}), pytest.raises(RunError, match="another process"):
+        set_aside(tmp_path / "r")
+    set_aside(tmp_path / "r")
+    old = tmp_path / "r" / "superseded" / "1"
+    assert Run(old).rows.id.tolist() == ["p1"] and (old / "labels.jsonl").exists()
+    assert (tmp_path / "r" / "calls.jsonl").exists() and not (tmp_path / "r" / "config.json").exists()
+
+
+def test_a_replacement_cut_short_is_no_run_until_it_is_made_again(tmp_path, monkeypatch):
+    """New rows beside old drops must not be read as a run."""
+    write(tmp_path / "r", row(1), row(2, False))
+    replace = os.replace
+
+    def killed(source, target):
+        if pathlib.Path(source).parent.name == REPLACING and pathlib.Path(source).name == "drops.jsonl":
+            raise KeyboardInterrupt
+        replace(source, target)
+
+    def replaced():
+        with replaced_run(tmp_path / "r", {"model": "n"}, runtime={"merged": []}) as folder:
+            folder.append(row(3))
+            folder.append(row(4, False))
+            folder.write_report(2)
+
+    with monkeypatch.context() as cut, pytest.raises(KeyboardInterrupt):
+        cut.setattr(os, "replace", killed)
+        replaced()
+    with pytest.raises(RunError, match="no run folder"):
+        open_run(tmp_path / "r")
+    assert (tmp_path / "r" / REPLACING).is_dir()  # by which the next one knows that nothing is lost
+    replaced()
+    assert [r.id for r in open_run(tmp_path / "r").records()] == ["p3", "p4"]
+
+
+def test_a_relative_path_is_absolute_from_the_start(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with RunFolder("out/r", {"model": "m"}) as folder:
+        (tmp_path / "elsewhere").mkdir()
+        os.chdir(tmp_path / "elsewhere")
+        folder.append(row(1))
+        folder.write_report(1)
+    assert open_run(tmp_path / "out" / "r").report["kept"] == 1
+
+
+def test_a_config_without_its_date_is_gone_on_with(tmp_path):
+    write(tmp_path / "r", row(1))
+    path = tmp_path / "r" / "config.json"
+    path.write_text(json.dumps({"config": {"model": "m"}}))
+    write(tmp_path / "r", row(2), given=2)
+    assert json.loads(path.read_text())["created"] and open_run(tmp_path / "r").report["kept"] == 2
+
+
+def test_half_a_character_in_a_label_stays_in_its_frame(tmp_path):
+    write(tmp_path / "r", row(1, id="p\ud83d"))
+    run = open_run(tmp_path / "r")
+    add_label(run, "p\ud83d", 0, "good", note="see \ud83d", by="me")
+    shown = labels_frame(run)
+    assert (shown["id"].tolist(), shown["note"].tolist()) == (["p\ud83d"], ["see \ud83d"])
 
 
 EXPORTS = """
@@ -281,6 +355,7 @@ def test_a_folder_with_rows_but_no_config_is_not_taken_over(tmp_path):
     ("name", "content"),
     [
         ("config.json", "[1]"),
+        ("config.json", '{"config": []}'),
         ("config.json", "{"),
         ("report.json", "[]"),
         ("rows.jsonl", "[1, 2]\n"),

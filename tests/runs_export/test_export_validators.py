@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import csv
 import json
 
 import pytest
@@ -292,6 +293,19 @@ def test_a_csv_file_with_other_cells_is_found(change, row, words, tmp_path):
     (tmp_path / "t.csv").write_text(change(text), encoding="utf-8")
     problems = validate_file(tmp_path / "t.csv", "csv")
     assert any(p.row == row and words in p.what for p in problems), problems
+
+
+def test_long_cells_of_csv_are_read_with_a_limit_every_machine_takes_and_the_module_is_left_as_it_was(
+    tmp_path, monkeypatch
+):
+    rows = good_and_bad(2)
+    rows[0].problem = "x" * 300_000
+    export_rows(rows, tmp_path / "t.csv", "csv")
+    before, limits, limit = csv.field_size_limit(), [], csv.field_size_limit
+    monkeypatch.setattr(csv, "field_size_limit", lambda new: (limits.append(new), limit(new))[1])
+    assert validate_file(tmp_path / "t.csv", "csv") == []
+    assert max(limits) < 2**31  # a C long of Windows
+    assert limit() == before
 
 
 def test_what_is_no_parquet_file_is_said_plainly(tmp_path):

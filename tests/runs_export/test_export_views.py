@@ -9,7 +9,7 @@ import pytest
 from example_rows import RIGHT, WRONG, candidate, row
 
 from cotkit.records import Judgement
-from cotkit.runs.views import history, incomparable, label_view, pair_view, parts, sft_view
+from cotkit.runs.views import defect, flaw, history, incomparable, label_view, pair_view, parts, sft_view
 
 HINTED = {"rationalized": True, "saw_reference": True, "stage": "rationalize"}
 
@@ -189,6 +189,42 @@ def test_judges_that_saw_the_reference_are_not_compared_with_judges_that_did_not
     assert incomparable(judged("a", 0.9), seen) == "different_judges"
 
 
+def scored_by(text: str, mean: float, **members: float | None):
+    """Scored by a panel; a member that failed gave None."""
+    raw = {
+        name: {"judge": name, "scores": None if score is None else {"q": score}}
+        for name, score in members.items()
+    }
+    made = candidate(text, None)
+    made.judgement = Judgement(scores={"q": mean}, judge="panel", raw=raw)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("other", "reason"),
+    [
+        (scored_by("b", 0.5, lenient=0.9, strict=0.5, third=0.5), "different_judges"),
+        (scored_by("b", 0.5, lenient=0.9, strict=None, third=0.1), "different_judges"),
+        (scored_by("b", 0.3, lenient=0.4, strict=0.2, third=None), None),
+    ],
+)
+def test_scores_of_a_panel_are_compared_only_when_the_same_members_gave_them(other, reason):
+    one_failed = scored_by("a", 0.7, lenient=0.9, strict=0.5, third=None)
+    assert incomparable(one_failed, other) == reason
+    view = pair_view([row(one_failed, other)], "best_vs_worst")
+    assert dict(view.drops) == ({reason: 1} if reason else {}) and view.given == 1
+
+
+def test_each_pair_that_was_tried_is_counted_where_a_problem_may_give_several():
+    drafts = [judged(f"text {i}", score) for i, score in enumerate((0.9, 0.5, 0.85, 0.9))]
+    view = pair_view([row(*drafts), row(drafts[0])], "best_vs_worst", max_pairs_per_problem=9)
+    assert pairs(view) == [("text 0", "text 1")] and view.unit == "pairs tried"
+    assert dict(view.drops) == {"gap_below_min": 1, "tie": 1, "single_trace": 1}
+    assert view.given == 3 + 1  # of four drafts the best meets three; the other problem has none to try
+    one = pair_view([row(*drafts), row(drafts[0])], "best_vs_worst")
+    assert (one.given, one.unit, dict(one.drops)) == (2, "problems", {"single_trace": 1})
+
+
 @pytest.mark.parametrize(
     ("made", "label", "reason"),
     [
@@ -278,12 +314,22 @@ def test_whatever_the_rows_the_counts_add_up_and_no_bad_trace_is_chosen(seed):
         ["correct_vs_wrong", "best_vs_worst", "first_vs_last", "length_controlled"], [1, 3]
     ):
         view = pair_view(rows, policy, max_pairs_per_problem=most)
-        assert len({e.row.id for e in view.examples}) + view.drops.total() == problems
+        assert view.given == len(view.examples) + view.drops.total()
+        assert view.given == problems if most == 1 else view.given >= problems
         for e in view.examples:
             assert e.candidate.verdict.correct is not False and not e.candidate.truncated
             assert not e.candidate.rationalized and not e.candidate.leaks
             assert parts(e.candidate)[1] != parts(e.rejected)[1] != ""
-    for policy in ("best", "first_correct", "final"):
-        assert sft_view(rows, policy).given == problems
+    tried = 0
+    for own in ([c for c in r.candidates if not c.rationalized] for r in rows):
+        right = sum(c.verdict.correct is True and not flaw(c) for c in own)
+        wrong = sum(c.verdict.correct is False and not defect(c) for c in own)
+        tried += right * wrong or 1
+    assert pair_view(rows, "correct_vs_wrong", max_pairs_per_problem=1000).given == tried
     traces = sum(max(1, len(r.candidates)) for r in rows)
-    assert sft_view(rows, "all_accepted").given == label_view(rows).given == traces
+    for view, count in [
+        *((sft_view(rows, policy), problems) for policy in ("best", "first_correct", "final")),
+        (sft_view(rows, "all_accepted"), traces),
+        (label_view(rows), traces),
+    ]:
+        assert view.given == len(view.examples) + view.drops.total() == count

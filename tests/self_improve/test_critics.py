@@ -34,8 +34,8 @@ def test_wordings_rotate_over_cycles_and_the_dev_set_keeps_the_first(world):
     assert len({tuple(h) for h in hashes[:3]}) == 3 and hashes[3] == hashes[0]
     assert all(len(set(h)) == 2 for h in hashes)  # two critics never share a wording
     result = world.improve(["actor-70", "actor-90"], critics=[world.model("judge-8")])
-    names = [cycle["critics"][0] for cycle in result.cycles]
-    assert names == ["critic_v1 1", "critic_v2 1"]
+    names = [cycle["critics"][0]["name"] for cycle in result.cycles]
+    assert names == ["critic 1 (judge-8, critic_v1)", "critic 1 (judge-8, critic_v2)"]
 
 
 def test_a_program_among_the_critics_stays_as_it_is():

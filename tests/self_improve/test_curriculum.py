@@ -6,7 +6,7 @@ import json
 from collections import Counter
 
 import pytest
-from scripted_loop import problems
+from scripted_loop import problems, verdict
 
 from cotkit.pipelines import curriculum
 from cotkit.pipelines.curriculum import (
@@ -21,7 +21,7 @@ from cotkit.pipelines.curriculum import (
     split_problems,
 )
 from cotkit.problems import Problem
-from cotkit.records import Candidate, Row, Verdict
+from cotkit.records import Candidate, Judgement, Row, Verdict
 
 BASE = "Mia has 7 apples in a basket and buys 5 more at the market. How many apples does Mia have now?"
 PAIRS = [
@@ -121,6 +121,40 @@ def test_drafts_without_words_or_a_verdict_make_a_problem_harder():
     assert pass_rates([drafts(None, None)]) == {"a": 0.0}
     assert pass_rates([drafts(True, silent=3)]) == {"a": 0.25}
     assert pass_rates([drafts(silent=2)]) == {"a": 0.0}
+
+
+def test_where_no_program_can_check_the_share_that_critics_accepted_says_how_hard_a_problem_is():
+    unsure = Verdict(correct=None, method="no_reference")
+
+    def drafts(*scores, silent=0):
+        made = [
+            Candidate(
+                iteration=0, sample_index=i, trace="t", text="t", verdict=unsure, accepted=(score or 0) > 0.6,
+                judgement=Judgement(scores=None if score is None else {"q": score}),
+            )
+            for i, score in enumerate(scores)
+        ]  # fmt: skip
+        errors = [{"stage": "draft", "kind": "empty", "sample_index": 8 + i} for i in range(silent)]
+        return Row(index=0, id="a", problem="P", candidates=made, errors=errors)
+
+    assert pass_rates([drafts(0.9, 0.5, 0.7, 0.1)]) == {"a": 0.5}
+    assert pass_rates([drafts(0.9, silent=3)]) == {"a": 0.25}
+    assert pass_rates([drafts(0.9, None)]) == {"a": 1.0}  # a critic that failed says nothing
+    assert pass_rates([drafts(None, None)]) == {}
+
+
+def test_a_loop_of_critics_alone_has_a_curriculum_too(world):
+    def answer(request):
+        number = int(str(request.messages).split("PID=")[1].split(";")[0])
+        if "response_format" in request.body:
+            return verdict(9 if number % 3 == 0 else 3)
+        return f"A plain reply to number {number}, try {request.body['seed'] % 97}."
+
+    world.answer = answer
+    task = {"description": "Explain.", "prompts": [p.problem for p in problems(60)]}
+    options = {"cycles": 2, "dev": 0, "test": 0, "problems_per_cycle": None}
+    cycles = world.improve(task=task, critics=[world.model("judge-5")], **options).cycles
+    assert [cycle["pools"] for cycle in cycles] == [{"unseen": 60}, {"hard": 40, "easy": 20}]
 
 
 def test_sets_that_meet_are_an_error_that_names_the_problems():

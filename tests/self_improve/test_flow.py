@@ -1,5 +1,6 @@
 """In which order a run asks: nothing waits for what it does not depend on, and what the machine, a trainer or
-a budget cannot have at the same time is asked one after the other."""
+a budget cannot have at the same time is asked one after the other. What critics are asked again (noise,
+frozen answers, drift) is drawn from all drafts, and so waits for the last of them."""
 
 from __future__ import annotations
 
@@ -87,6 +88,24 @@ def test_later_cycles_and_refinements_have_no_barrier_either(tmp_path):
     generated = 4 + 1  # draft, score, refinement, score; then what is asked again
     assert world.seconds <= 2 * generated + 2 * 3 + 3 + 1e-9  # two dev sets, and a test of four actors
     assert len(world.report["test"]["actors"]) == 4 and idle(world) == 0.0
+
+
+@pytest.mark.parametrize("law", ["lognormal", "pareto"])
+def test_drafts_and_their_scores_wait_for_nobody(tmp_path, law):
+    """However long single calls take: as fast as an ideal pool of either model."""
+    narrow = model(SERVER, "judge-8", max_concurrency=10)
+    world = flow(tmp_path, law=law, critics=[narrow], holdout_critic=None, problems_per_cycle=None)
+    drafts = [call for call in world.calls if "response_format" not in call.request.body]
+    chains, judged = [], []
+    for draft in drafts:
+        shown = f"{script(draft.request)}\n<<<end of answer"  # as it is, and the first time
+        right = "Guessing" not in shown  # the others are scored later, among the frozen answers
+        scored = next((call for call in world.calls if right and shown in call.request.user), None)
+        chains.append([(call.model, call.seconds) for call in (draft, scored) if call])
+        judged += [scored] if scored else []
+    ends = max(call.started + call.seconds for call in (*drafts, *judged))
+    assert len(drafts) == 60 and len(judged) > 15
+    assert ends <= virtual_time.flow_schedule(chains, {"actor-40": 10, "judge-8": 10}, 60) / 0.98
 
 
 @pytest.mark.parametrize("law", ["lognormal", "pareto"])

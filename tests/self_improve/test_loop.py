@@ -448,9 +448,9 @@ def test_the_refinement_gain_is_said(world):
 
 
 SCHEMA = {
-    "schema_version", "run_id", "cycle", "status", "task_hash", "roles", "prompts", "counts", "scores",
-    "gain", "verifier", "heldout", "diversity", "hacking", "judge", "training", "cost", "decision", "alarms",
-    "files",
+    "schema_version", "run_id", "cycle", "status", "task_hash", "roles", "critics", "prompts", "counts",
+    "scores", "gain", "verifier", "heldout", "diversity", "hacking", "judge", "training", "cost", "decision",
+    "alarms", "files",
 }  # fmt: skip
 
 
@@ -466,7 +466,7 @@ def test_every_cycle_reports_in_one_schema_however_it_ended(world):
     first = report["cycles"][0]
     assert first["diversity"]["distinct_2"] > 0 and first["hacking"]["length_ratio"] > 0
     assert first["judge"]["critics_sd"] == pytest.approx(0.05) and 0 <= first["judge"]["brier"] <= 1
-    assert set(first["prompts"].values()) == {"reasoning"} and first["files"]["sft.jsonl"]
+    assert {"reasoning"} < set(first["prompts"].values()) and first["files"]["sft.jsonl"]
     frame = analysis.trust_frame(report["cycles"])
     assert {"distinct_2", "length_ratio", "critics_sd"} <= set(frame["measure"])
     assert list(frame.columns) == ["measure", "cycle 0", "cycle 1"]
@@ -483,6 +483,18 @@ def test_the_time_of_a_run_is_all_of_it_and_stays_when_nothing_is_done(served_wo
     assert 0.6 * wall < report["seconds"] <= wall + 0.1  # also scores that are asked again
     assert 0.4 * report["seconds"] < report["cycles"][0]["seconds"] <= report["seconds"]
     assert world.improve(["actor-90"], critics=critics).report["seconds"] == report["seconds"]
+
+
+def test_what_is_asked_side_by_side_takes_its_time_once(served_world):
+    """The untrained actor is asked with and without examples at the same time, on one connection."""
+    world = served_world
+    world.answer = lambda r: Reply(script(r), delay=0.03)
+    shots = [{"problem": "What is 1 + 1?", "trace": "1 + 1 = 2. The answer is \\boxed{2}."}]
+    actor = world.model("actor-40", max_concurrency=1)
+    started = time.monotonic()
+    report = world.improve(["actor-90"], actor=actor, test=16, few_shot_examples=shots).report
+    assert set(report["test"]["actors"]) == {"base", "base zero-shot", "cycle 0"}
+    assert report["seconds"] <= time.monotonic() - started + 0.1
 
 
 def test_fewer_cycles_than_before_take_nothing_back(world):

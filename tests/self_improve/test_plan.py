@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 import warnings
 
 import pytest
-from scripted_loop import FakeTrainer, problems, script, verdict
+from scripted_loop import FakeTrainer, pid, problems, script, verdict
 
 from cotkit.judge import ModelVerifier
 from cotkit.pipelines import Filters, estimate_self_improvement
 from cotkit.pipelines.plan import Plan
+from cotkit.pipelines.running import seed_of
 from cotkit.records import Extraction, Verdict
 from cotkit.verify import Verifier, isolation
 
@@ -37,8 +39,11 @@ WRONG = [
     ({"verifier": "strict"}, TypeError, "verifier must be a Verifier"),
     ({"filters": "long"}, TypeError, "filters must be a Filters"),
     ({"filters": Filters(max_chars=None)}, TypeError, "whole numbers"),
-    ({"budget_usd": "5"}, ValueError, "budget_usd must be a number"),
+    ({"budget_usd": "5"}, TypeError, "budget_usd must be a number"),
+    ({"budget_tokens": 1e6}, TypeError, "budget_tokens must be a whole number"),
+    ({"budget_calls": -1}, ValueError, "budget_calls must be at least 0"),
     ({"min_examples": 0}, ValueError, "min_examples"),
+    ({"min_examples": 500, "max_per_problem": 2}, ValueError, "min_examples=500 is out of reach"),
 ]
 
 
@@ -77,6 +82,20 @@ def test_what_a_policy_needs_may_be_there(world):
         {"method": "dpo", "teacher": world.model("teacher-90"), "teacher_generations": 2},
     ):
         Plan(**{"task": problems(40), "actor": world.model("actor-40"), "iterations": 0, **options})
+
+
+def test_wrong_worked_solutions_are_left_out_and_counted(world):
+    def solved(n, said):
+        solution = f"Adding {n} to {n} gives what was asked for. The answer is \\boxed{{{said}}}."
+        return problems(n, metadata={"solution": solution})[-1]
+
+    task = [solved(n, 2 * n if n % 2 else n) for n in range(1, 41)]
+    options = {"policy": "gold_vs_model", "method": "dpo", "problems_per_cycle": None, "dev": 0, "test": 0}
+    counts = world.improve(task=task, actor=world.model("actor-0"), num_generations=1, **options).cycles[0][
+        "counts"
+    ]
+    assert (counts["attempts"], counts["generated"], counts["kept"]) == (40, 40, 20)
+    assert counts["drops"] == {"worked_solution_wrong": 20}
 
 
 def test_each_method_takes_the_policy_that_is_its_own(world):
@@ -139,10 +158,18 @@ def test_each_roles_own_temperature_counts_unless_the_option_is_given(world):
     assert sampled(world, "judge-8") == {0.1}
 
 
-@pytest.mark.parametrize("options", [{"temperature": 0}, {"teacher_generations": 2, "num_generations": 1}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"temperature": 0},
+        {"teacher_generations": 2, "num_generations": 1},
+        {"temperature": 0, "dev_generations": 2, "num_generations": 1},
+    ],
+)
 def test_drafts_that_would_all_be_the_same_are_warned_of(world, options):
     cold = world.model("cold-40", temperature=0)
-    roles = {"actor": cold} if len(options) == 1 else {"actor": world.model("actor-40"), "teacher": cold}
+    taught = "teacher_generations" in options
+    roles = {"actor": world.model("actor-40"), "teacher": cold} if taught else {"actor": cold}
     with pytest.warns(UserWarning, match="_generations=[24] at temperature 0 gives the same draft"):
         Plan(problems(40), **roles, **options)
     with warnings.catch_warnings():
@@ -186,13 +213,51 @@ def test_the_actors_own_seed_counts_unless_the_option_is_given(world):
     assert sampled(world, "actor-40", "seed") == own
 
 
-@pytest.mark.parametrize("role", ["teacher", "improver"])
-def test_another_seed_of_a_role_is_refused_for_it_would_not_count(world, role):
-    model = world.model("other-90", seed=5)
-    with pytest.raises(ValueError, match=rf"{role} has seed=5 of its own, .* sample by one seed, here 7"):
-        Plan(problems(40), world.model("actor-40", seed=7), **{role: model})
-    for options in ({"seed": 5}, {"actor": world.model("actor-40", seed=5)}):
-        Plan(**{"task": problems(40), "actor": world.model("actor-40"), role: model, **options})
+def seeds_of(world, model, own):
+    """Whether all that a model sampled was sampled by `own`, moved by problem, cycle and sample alone."""
+    sent = [r for r in world.server.log if r.body["model"] == model]
+    starts = [own + 1000 * cycle for cycle in range(2)]
+    moved = [{seed_of(start, f"p{pid(r)}") + n for start in starts for n in range(3)} for r in sent]
+    return bool(sent) and all(r.body["seed"] in seeds for r, seeds in zip(sent, moved, strict=True))
+
+
+def test_a_roles_own_seed_is_the_seed_of_its_calls_and_the_loops_where_it_has_none(world):
+    def improve(run, **own):
+        world.server.log.clear()
+        names = {"actor": "actor-10", "teacher": "teacher-20", "improver": "improver-90"}
+        roles = {role: world.model(name, seed=own.get(role)) for role, name in names.items()}
+        result = world.improve(**roles, cycles=2, iterations=1, seed=own.get("loop"), run=run)
+        return json.loads((result.path / "cycle-01/generate/config.json").read_text())["config"]
+
+    config = improve("all", actor=7, teacher=5, improver=3, loop=2)
+    assert seeds_of(world, "actor-10", 7) and seeds_of(world, "teacher-20", 5)
+    assert seeds_of(world, "improver-90", 3) and not seeds_of(world, "improver-90", 2)
+    assert (config["seed"], config["improver_seed"]) == (1007, 1003)
+    config = improve("none", loop=2)
+    assert all(seeds_of(world, name, 2) for name in ("actor-10", "teacher-20", "improver-90"))
+    assert config["seed"] == 1002 and "improver_seed" not in config  # as it was before roles had their own
+    improve("actor's", actor=7)
+    assert all(seeds_of(world, name, 7) for name in ("actor-10", "teacher-20", "improver-90"))
+
+
+def test_a_trained_actor_samples_by_the_untrained_ones_seed(world):
+    world.improve(["actor-90"], actor=world.model("actor-40", seed=7), seed=3)
+    assert seeds_of(world, "actor-40", 7) and seeds_of(world, "actor-90", 7)
+
+
+def test_worked_examples_may_come_from_a_generator(world):
+    shots = [{"problem": "What is 99 + 99?", "trace": "The answer is \\boxed{198}."}]
+    world.improve(few_shot_examples=(one for one in shots), cycles=2)
+    assert {len(r.messages) for r in world.server.log} == {4}
+
+
+def test_a_critic_that_is_the_actors_own_model_is_warned_of_and_noted(world):
+    with pytest.warns(UserWarning, match="actor-8 is the actor's own model"):
+        plan = Plan(problems(40), world.model("actor-8"), [world.model("judge-8"), world.model("actor-8")])
+    assert any("The critic actor-8 is the actor's own model" in note for note in plan.notes())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Plan(problems(40), world.model("actor-8"), [world.model("judge-8")])
 
 
 class Even(Verifier):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import importlib.util
 import inspect
 import os
 
 import pytest
+from scripted_loop import problems
 
-from cotkit.pipelines import load_self_improvement, self_improve
+from cotkit.pipelines import load_self_improvement, rlmf_config, self_improve
 from cotkit.pipelines.rlmf_config import OPTIONS
 
 pytestmark = pytest.mark.filterwarnings("ignore:evaluation_dimensions")
@@ -153,6 +156,61 @@ def test_a_key_in_the_file_works_with_a_warning_that_does_not_repeat_it(config, 
     assert key not in os.environ.values()
 
 
+def test_each_critic_keeps_its_own_key(config, monkeypatch):
+    keys = ["sk-aaaaaaaaaaaaaaaa1111", "sk-bbbbbbbbbbbbbbbb2222"]
+    text = "self_improvement_config: {task_description: T}\nmodel_config:\n"
+    text += "  actor: {provider: vllm, model_name: m}\n  critics:\n"
+    text += "".join(f"    - {{provider: openai, model_name: c, api_key: {key}}}\n" for key in keys)
+    with pytest.warns(UserWarning, match="critics 2: a key stands in the file"):
+        critics = load_self_improvement(config(text))["options"]["critics"]
+    variables = [critic.endpoints[0].options.api_key_env for critic in critics]
+    assert [os.environ[name] for name in variables] == keys
+    for name in variables:
+        monkeypatch.delenv(name)
+
+
+NUMBERS = """
+model_config:
+  actor: {provider: embedded, model_name: smollm2-135m, temperature: 7e-1, max_tokens: "1e2", seed: "4"}
+self_improvement_config:
+  task_description: Solve the problem.
+  num_generations: "4"
+  score_threshold: {correctness: 5e-1}
+  problems_per_cycle: ["12", 8]
+  budget_calls: 1e5
+  run: "7"
+training_config:
+  {method: dpo, base_model: smollm2-135m, epochs: "2", batch_size: 4, learning_rate: 5e-5, lora: {r: "4"}}
+"""
+
+
+@pytest.mark.skipif(importlib.util.find_spec("trl") is None, reason="needs the extra train")
+def test_numbers_that_yaml_reads_as_texts_reach_the_models_and_the_training(config, world, monkeypatch):
+    from cotkit.train import EmbeddedTrainer, running
+
+    @functools.wraps(running.train)  # its options are checked
+    def train(method, data, base, output, **options):
+        asked.append((method, base, options))
+        raise RuntimeError("nothing is trained here")
+
+    asked, fits = [], {"rows": 99, "drops": {}}
+    monkeypatch.setattr(running, "train", train)
+    monkeypatch.setattr(EmbeddedTrainer, "fitting", lambda *given: fits)
+    monkeypatch.setattr(rlmf_config, "local_model", lambda name, **own: world.model("actor-40", **own))
+    loaded = load_self_improvement(config(NUMBERS))
+    options, training = loaded["options"], loaded["training"]
+    assert (options["num_generations"], options["problems_per_cycle"]) == (4, [12, 8])
+    assert options["score_threshold"] == {"correctness": 0.5} and options["run"] == "7"
+    options |= {"task": problems(), "score_threshold": None, "iterations": 0, "dev": 20, "test": 8}
+    trainer = EmbeddedTrainer(training.pop("base_model"), training)
+    run = self_improve(**options | {"run": str(world.folder / "r"), "show": "none"}, trainer=trainer)
+    assert "nothing is trained here" in run.report["stopped"]
+    wanted = {"epochs": 2, "batch_size": 4, "learning_rate": 5e-5, "lora": {"r": 4}}
+    assert asked == [("dpo", "smollm2-135m", wanted)]
+    sent = {(r.body["temperature"], r.body.get("max_tokens")) for r in world.server.log}
+    assert sent == {(0.7, 100)}
+
+
 WRONG = [
     ("a: 1", "self_improvement_config"),
     ("self_improvement_config: {task_description: T}", "role `actor`"),
@@ -167,6 +225,9 @@ WRONG = [
     (ARTICLE.replace("critic: {provider", "critic: deepseek-chat #"), "critic: it must be {provider"),
     (ARTICLE.replace("critic: {provider", "critic: [] #"), "critic: it must be {provider"),
     ("a: [", "not valid YAML"),
+    (ARTICLE.replace("1.0e-5", "fast"), "training_config: learning_rate must be a number, got 'fast'"),
+    (ARTICLE.replace("num_cycles: 2", "num_cycles: two"), "config: num_cycles must be a number, got 'two'"),
+    (ARTICLE.replace("temperature: 0.7", "temperature: hot"), "actor: temperature must be a number"),
 ]
 
 

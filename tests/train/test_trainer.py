@@ -182,6 +182,19 @@ def test_how_many_rows_a_training_would_take_is_known_before_it(base, tmp_path):
         folder_trainer(base, max_length=8).fitting("sft", data, None)
 
 
+def test_a_champion_whose_chat_template_was_changed_is_not_trained_on(base, tmp_path):
+    shutil.copytree(base, tmp_path / "base")
+    trainer = folder_trainer(tmp_path / "base")
+    made = noted(trainer.train("sft", written(tmp_path / "sft.jsonl", SFT), None, tmp_path / "0/train"))
+    template = tmp_path / "base/chat_template.jinja"
+    template.write_text(template.read_text() + "{# another #}")
+    pairs = written(tmp_path / "dpo.jsonl", PAIRS)
+    for step in (trainer.fitting, lambda *given: trainer.train(*given, tmp_path / "1/train")):
+        with pytest.raises(ValueError, match=r"chat template in .*base is another .* put that one back"):
+            step("dpo", pairs, made)
+    assert not (tmp_path / "1").exists()
+
+
 def test_a_folder_trainer_says_what_it_needs(base, tmp_path):
     with pytest.raises(TypeError, match=r"server: .*vllm serve FOLDER .*cotkit\.ChatModel"):
         FolderTrainer(base)

@@ -443,6 +443,22 @@ def test_no_better_evaluation_loss_ends_it_early_and_the_best_is_kept(base, tmp_
     assert losses[-1] > min(losses)
 
 
+def test_pairs_that_are_told_apart_for_certain_are_warned_of(base, tmp_path):
+    from cotkit.train.running import WIDE_MARGIN, settled
+
+    def steps(*values):
+        return [{"rewards/margins": value} for value in values] + [{"train_loss": 0.1}]
+
+    assert "margin 9.0, a loss near 0" in settled(steps(0, 2, 4, 9))[0]
+    assert settled(steps(0, 9, 9, 4)) == settled(steps()) == settled([{"loss": 0.0}]) == []
+    easy = [{**row, "rejected": [said("assistant", "I cannot say.")]} for row in PAIRS]
+    strong = {"learning_rate": 0.02, "max_steps": 24, "batch_size": 4, "beta": 1.0, "lora": None, "say": None}
+    result = train("dpo", easy, base, tmp_path / "strong", **strong)
+    assert result.trained and log_of(result)[-2]["rewards/margins"] > WIDE_MARGIN
+    assert any("told apart for certain" in warning for warning in result.warnings)
+    assert train("dpo", PAIRS, base, tmp_path / "quick", **QUICK).warnings == []
+
+
 # What the model is taught
 
 
@@ -463,6 +479,88 @@ def test_the_end_of_an_answer_is_learnt_whatever_the_padding(base, tmp_path, mon
     texts = sorted(tokenizer.decode(row) for row in taught)
     assert len(texts) == len(SFT) and all(text.rstrip().endswith("<|im_end|>") for text in texts)
     assert all("The answer is \\boxed{" in text and "What is" not in text for text in texts)
+
+
+BEGINS = (
+    "{{ bos_token }}{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+@pytest.fixture
+def with_beginning(base, tmp_path):
+    """A base whose template writes the begin-of-text token, and whose tokenizer does too."""
+    import transformers
+    from tokenizers.processors import TemplateProcessing
+
+    tokenizer = transformers.AutoTokenizer.from_pretrained(base)
+    tokenizer.pad_token, tokenizer.chat_template = "<|im_end|>", BEGINS
+    begin = (tokenizer.bos_token, tokenizer.bos_token_id)
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single=f"{begin[0]} $A", special_tokens=[begin]
+    )
+    transformers.AutoModelForCausalLM.from_pretrained(base).save_pretrained(tmp_path / "base")
+    tokenizer.save_pretrained(tmp_path / "base")
+    again = transformers.AutoTokenizer.from_pretrained(tmp_path / "base")
+    assert again("a")["input_ids"][0] == begin[1]
+    return tmp_path / "base"
+
+
+TEXTS = [{n: v[0]["content"] for n, v in row.items()} for row in PAIRS]
+
+
+@pytest.mark.parametrize(
+    ("method", "rows"), [("sft", SFT), ("dpo", PAIRS), ("kto", KTO), ("dpo", TEXTS)],
+    ids=["sft", "dpo", "kto", "dpo of texts"],
+)  # fmt: skip
+def test_a_text_begins_once_though_template_and_tokenizer_both_begin_it(
+    with_beginning, tmp_path, monkeypatch, method, rows
+):
+    import transformers
+    import trl
+
+    begin, trainers = transformers.AutoTokenizer.from_pretrained(with_beginning).bos_token_id, []
+    monkeypatch.setattr(
+        trl.trainer.base_trainer._BaseTrainer, "train", lambda self, **_: trainers.append(self)
+    )
+    train(method, rows, with_beginning, tmp_path / "out", **QUICK)
+    batches = list(trainers[0].get_train_dataloader())
+    texts = [ids for batch in batches for name in batch if name.endswith("input_ids") for ids in batch[name]]
+    assert len(texts) >= len(rows)
+    assert all(ids[0] == begin and (ids == begin).sum() == 1 for ids in texts)
+
+
+def test_a_text_that_is_rendered_already_is_refused_where_it_would_begin_twice(with_beginning, tmp_path):
+    rendered = [{**row, "prompt": f"<|endoftext|>{row['prompt']}"} for row in TEXTS]
+    with pytest.raises(
+        TrainingDataError, match=r"row 1, field 'prompt': begins with <\|endoftext\|>.*messages"
+    ):
+        train("dpo", rendered, with_beginning, tmp_path / "out", **QUICK)
+
+
+def test_another_chat_template_is_noticed_and_nothing_goes_on_with_it(base, tmp_path):
+    shutil.copytree(base, tmp_path / "base")
+    first = train("sft", SFT, tmp_path / "base", tmp_path / "out", **QUICK)
+    file = tmp_path / "base/chat_template.jinja"
+    file.write_text(file.read_text() + "{# another #}")
+    with pytest.raises(ValueError, match=r"another configuration:\n  chat_template: [0-9a-f]{64} -> "):
+        train("sft", SFT, tmp_path / "base", tmp_path / "out", **QUICK)
+    again = train("sft", SFT, tmp_path / "base", tmp_path / "other", **QUICK)
+    templates = [result.manifest["config"]["chat_template"] for result in (first, again)]
+    assert templates[0] != templates[1]
+
+
+def test_a_template_is_the_same_wherever_the_folder_keeps_it(base, tmp_path):
+    from cotkit.train.bases import chat_template_hash
+
+    shutil.copytree(base, tmp_path / "base")
+    file = tmp_path / "base/chat_template.jinja"
+    before, text, config = chat_template_hash(tmp_path / "base"), file.read_text(), "tokenizer_config.json"
+    file.unlink()
+    assert chat_template_hash(tmp_path / "base") != before
+    known = json.loads((tmp_path / "base" / config).read_text())
+    (tmp_path / "base" / config).write_text(json.dumps({**known, "chat_template": text}))
+    assert chat_template_hash(tmp_path / "base") == before
 
 
 # Wrong options

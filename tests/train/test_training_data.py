@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from tiny import KTO, PAIRS, SFT, needs_training, said, tiny_tokenizer
+from tiny import KTO, PAIRS, SFT, answer, needs_training, said, tiny_tokenizer
 
 from cotkit.train import TrainingDataError
 from cotkit.train.data import fit_to, read_rows
@@ -88,18 +88,27 @@ def test_a_conversation_gives_one_row_an_answer():
     assert rows[1]["prompt"] == [*ASK, *YES, again[0]]
 
 
+MANY = [
+    pair(prompt=[said("user", p)], chosen=[said("assistant", answer(p))], rejected=[said("assistant", no)])
+    for p, no in (
+        (p, answer(p, 1 + n % 7)) for n, p in enumerate(f"What is {n} + {40 + n}?" for n in range(24))
+    )
+]
+
+
 def test_pairs_that_length_alone_tells_apart_are_warned_of():
     longer = [
-        {**row, "rejected": [said("assistant", row["rejected"][0]["content"] + " Yes!")]} for row in PAIRS
+        {**row, "rejected": [said("assistant", row["rejected"][0]["content"] + " Yes!")]} for row in MANY
     ]
     assert "the length alone tells chosen from rejected (AUC 0.0" in read_rows(longer, "dpo").warnings[0]
-    assert read_rows(PAIRS, "dpo").warnings == []
+    assert read_rows(MANY, "dpo").warnings == []
+    assert read_rows(longer[:19], "dpo").warnings == []  # of so few chance alone may tell them apart
 
 
 def test_pairs_that_single_words_tell_apart_are_warned_of():
     unsure = [
         {**row, "chosen": [said("assistant", row["chosen"][0]["content"] + " " + ending)]}
-        for row, ending in zip(PAIRS, ["Surely so!", "So it is!"] * len(PAIRS), strict=False)
+        for row, ending in zip(MANY, ["Surely so!", "So it is!"] * len(MANY), strict=False)
     ]
     for row in unsure:
         row["rejected"] = [said("assistant", row["rejected"][0]["content"] + " Perhaps!!")]  # as long
