@@ -180,7 +180,8 @@ def cycle_findings(report: Mapping[str, Any]) -> list[str]:
         if rate.n:
             all_boxed = ", all in a box" if boxes and boxed.n == right.n else ""
             forms = f"of those it answered{all_boxed}, {right.in_words()}"
-            forms += f"; of those with a box, {boxed.in_words()}" if boxes and not all_boxed else ""
+            if boxes and not all_boxed:
+                forms += f"; of those with a box, {boxed.in_words()}" if boxed.n else "; none stood in a box"
             unknown = f"; {n} more are undecided" if (n := found.get("undecided")) else ""
             said.append(f"Test, {name}: right on {rate.in_words()}; {forms}{unknown}.")
     for name, gap in test["comparisons"].items():

@@ -197,6 +197,8 @@ def test_the_report_says_what_stood_in_a_box():
         "of those with a box, 12 of 12 problems" in said and "of those with a box, 30 of 40 problems" in said
     )
     assert "counting boxes alone, +49.0" in said
+    actors["zero-shot"] = analysis.dev_measures(boxed([row(str(i), False) for i in range(50)], 0))
+    assert "(0 %, 95 % interval 0 to 7 %); none stood in a box." in " ".join(analysis.cycle_findings(report))
     assert "mark = answered in a box" in analysis.figures.final_accuracy(test).axes[0].get_xlabel()
     whole = [boxed([row(str(i), i < 20) for i in range(50)], 50) for _ in range(2)]
     test["actors"] = {"base": analysis.dev_measures(whole[0])}
