@@ -27,8 +27,8 @@ def test_a_missing_library_is_named_with_the_install_line(monkeypatch):
 
 
 def without(monkeypatch, *names):
-    for name in names:
-        monkeypatch.setitem(sys.modules, name, None)
+    """These libraries are missing and all others there, whatever is installed."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name in names else name)
 
 
 def test_a_trainer_looks_for_all_it_needs_when_it_is_made_and_says_how_to_go_on(monkeypatch, tmp_path):
