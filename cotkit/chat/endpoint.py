@@ -286,6 +286,7 @@ class Endpoint:
     ) -> None:
         if ledger is None:
             return
+        counted = None not in (usage.prompt_tokens, usage.completion_tokens)
         ledger.record(
             role=role,
             endpoint=self.label,
@@ -293,7 +294,7 @@ class Endpoint:
             kind=kind,
             usage=usage,
             seconds=time.monotonic() - started,
-            guess=self._guess(*guessed_tokens),
+            guess=None if counted else self._guess(*guessed_tokens),
             answers=[(self.dialect.key(call), completion) for call, completion in answered if completion],
         )
 

@@ -26,7 +26,7 @@ from cotkit.chat.budgets import ONE_CALL, Budgets
 from cotkit.chat.errors import LedgerError
 from cotkit.chat.tally import Amount, Tally
 from cotkit.records import Completion, Usage
-from cotkit.runs import DigestMap, Journal, JournalError, dump_json, read_lines
+from cotkit.runs import DigestMap, Journal, JournalError, dump_compact, dump_json, read_lines
 
 if TYPE_CHECKING:
     from cotkit.chat.endpoint import Endpoint
@@ -44,6 +44,7 @@ class CallLedger:
         429s do not. They bound the whole run: what earlier sessions on this folder spent is counted.
     use_cache: False asks everything again; what is stored stays.
     read_only: for `totals` and `find` of a file that is left as it is.
+    shared: False where a lock on the folder keeps other writers out.
 
     Raises LedgerError when the file cannot be used, or is not a ledger; nothing in it is changed then.
     """
@@ -57,6 +58,7 @@ class CallLedger:
         budget_calls: int | None = None,
         use_cache: bool = True,
         read_only: bool = False,
+        shared: bool = True,
     ):
         self.path, self.use_cache = Path(path).absolute(), use_cache
         self._lock = threading.RLock()  # totals() is read from the notebook's thread
@@ -76,7 +78,7 @@ class CallLedger:
                     start = end
             else:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
-                self._journal = Journal(self.path, self._read)
+                self._journal = Journal(self.path, self._read, shared=shared)
             self._file = open(self.path, "rb")  # noqa: SIM115 - open for the run's life
         except OSError as error:
             raise self._unusable(error) from None
@@ -112,7 +114,9 @@ class CallLedger:
                 if line["forgotten"] and self._lines.get(key := _key(line["forgotten"])) == line["of"]:
                     del self._lines[key]  # else it was said of another ledger's line
                 return
-            guess = Amount(0, line.get("guessed_tokens", 0), line.get("guessed_usd", 0.0))
+            guess = None
+            if "guessed_tokens" in line or "guessed_usd" in line:
+                guess = Amount(0, line.get("guessed_tokens", 0), line.get("guessed_usd", 0.0))
             tally.add(line["kind"], line["prompt_tokens"], line["completion_tokens"], line["cost_usd"], guess)
             for key in answers:
                 if key not in self._lines:  # the first one wins
@@ -174,12 +178,12 @@ class CallLedger:
         """One request has ended: `kind` None = answered, else why it failed. `guess` = what it took, where
         the endpoint does not say; `answers` go into the cache. Raises LedgerError when it is not written.
         """
-        usage, guess = usage or Usage(), guess or Amount(1)
+        usage = usage or Usage()
         line: dict[str, Any] = {"at": round(time.time(), 3), "seconds": round(seconds, 4), "role": role}
         line |= {"endpoint": endpoint, "model": model, "kind": kind, **vars(usage)}
-        if guess.tokens and None in (usage.prompt_tokens, usage.completion_tokens):
+        if guess and guess.tokens and None in (usage.prompt_tokens, usage.completion_tokens):
             line["guessed_tokens"] = guess.tokens
-        if guess.usd and usage.cost_usd is None:
+        if guess and guess.usd and usage.cost_usd is None:
             line["guessed_usd"] = guess.usd
         answers = dict(answers)
         fresh = {key: completion for key, completion in answers.items() if key not in self._lines}
@@ -190,7 +194,7 @@ class CallLedger:
         """Where the line starts that now stands in the file."""
         if self._file.closed:
             raise LedgerError(f"{self.path} was closed: open the ledger again")
-        written = _encode(line).encode()
+        written = dump_compact(line)
         if answers:
             stored = (
                 b'{"key":"%b","completion":%b}' % (k.hex().encode(), _stored(c)) for k, c in answers.items()
@@ -281,9 +285,6 @@ class _Turn:
     async def __aexit__(self, *exc: object) -> None:
         if (ended := self._turns.pop(self._key)) is not None:
             ended.set()
-
-
-_encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def _stored(completion: Completion) -> bytes:

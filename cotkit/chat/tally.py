@@ -41,9 +41,14 @@ class Tally:
     guessed: Amount = field(default_factory=Amount)  # what those count for in the budgets
 
     def add(
-        self, kind: str | None, prompt: int | None, completion: int | None, cost: float | None, guess: Amount
+        self,
+        kind: str | None,
+        prompt: int | None,
+        completion: int | None,
+        cost: float | None,
+        guess: Amount | None,
     ) -> None:
-        """One request: how it ended, its tokens and dollars (None = unknown), what they are guessed at."""
+        """One request: how it ended, its tokens and dollars (None = unknown), what is guessed instead."""
         if kind is None:
             self.calls += 1
         else:
@@ -55,7 +60,8 @@ class Tally:
             self.cost_usd += cost or 0.0
             self.unknown_usage += prompt is None or completion is None
             self.unknown_cost += cost is None
-            self.guessed += guess
+            if guess is not None:
+                self.guessed += guess
 
     def take_back(self, kind: str) -> None:
         """An answered request had failed after all; it stays on the bill."""

@@ -20,6 +20,7 @@ import pydantic_core
 from cotkit import __version__
 from cotkit.chat.config import OPENAI_HOST, EndpointOptions, is_loopback
 from cotkit.chat.errors import Failure, classify
+from cotkit.runs import dump_compact
 
 if TYPE_CHECKING:
     import aiohttp
@@ -116,7 +117,7 @@ class AiohttpTransport:
         self._head = "\r\n".join([*lines, "Content-Length: "]).encode()
 
     async def post(self, body: dict[str, Any]) -> Any:
-        content = _encoded(body)
+        content = dump_compact(body)
         try:
             async with asyncio.timeout(self._timeout):
                 if self._proxy is None:
@@ -146,7 +147,8 @@ class AiohttpTransport:
             if connection.transport is None:
                 raise aiohttp.ServerDisconnectedError
             connection.protocol.set_response_params(read_until_eof=True)
-            connection.transport.write(b"%b%d\r\n\r\n%b" % (self._head, len(content), content))
+            request = b"%b%d\r\n\r\n%b" % (self._head, len(content), content)
+            asyncio.get_running_loop().call_soon(connection.transport.write, request)
             message, payload = await connection.protocol.read()
             while message.code < 200:  # such as 102 Processing
                 message, payload = await connection.protocol.read()
@@ -250,13 +252,6 @@ async def _whole(content: aiohttp.StreamReader) -> bytes:
 def _check_size(size: int) -> None:
     if size > MOST_BYTES:
         raise Failure("malformed", f"the body has more than {MOST_BYTES >> 20} MB: the rest was not read")
-
-
-def _encoded(body: dict[str, Any]) -> bytes:
-    try:
-        return pydantic_core.to_json(body)
-    except ValueError:  # it refuses lone surrogates
-        return json.dumps(body).encode()
 
 
 def _read(content: bytes) -> Any:

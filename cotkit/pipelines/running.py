@@ -196,7 +196,8 @@ class Work:
         try:
             if made_from is None:
                 self.folder.check_problems(problems)
-            self.ledger = CallLedger(self.folder.path / "calls.jsonl", use_cache=use_cache, **budgets)
+            path = self.folder.path / "calls.jsonl"
+            self.ledger = CallLedger(path, use_cache=use_cache, shared=False, **budgets)
             try:
                 self.ledger.check_prices(*(m for m in models if isinstance(m, ChatModel)))
                 if not self.has_enough:

@@ -16,7 +16,15 @@ from cotkit.runs.folder import (
     set_aside,
 )
 from cotkit.runs.frames import rows_frame
-from cotkit.runs.journal import Journal, JournalError, dump_json, read_lines, write_json, write_lines
+from cotkit.runs.journal import (
+    Journal,
+    JournalError,
+    dump_compact,
+    dump_json,
+    read_lines,
+    write_json,
+    write_lines,
+)
 from cotkit.runs.labels import LABELS, add_label, is_about, labels_frame, read_labels
 from cotkit.runs.reading import Run, SelfImprovement, counts_line, open_run
 from cotkit.runs.validate import FileProblem, validate_file
@@ -43,6 +51,7 @@ __all__ = [
     "check_resume",
     "config_differences",
     "counts_line",
+    "dump_compact",
     "dump_json",
     "export_rows",
     "folder_name",

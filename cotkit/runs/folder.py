@@ -156,7 +156,7 @@ class RunFolder:
         self.done = Finished(self.path)
         self.reasons: Counter[str] = Counter()
         self.kept = 0
-        self._journals = {name: Journal(self.path / name, self._count) for name in JOURNALS}
+        self._journals = {name: Journal(self.path / name, self._count, shared=False) for name in JOURNALS}
         report = self.path / "report.json"
         self.seconds_before = read_json(report).get("seconds", 0.0) if report.is_file() else 0.0
         self._started = time.monotonic()
@@ -178,7 +178,7 @@ class RunFolder:
         write_lines(path, staying())
         sync_entries(self.path)
         self.reasons.clear()
-        self._journals["drops.jsonl"] = Journal(path, self._count)
+        self._journals["drops.jsonl"] = Journal(path, self._count, shared=False)
 
     def _count(self, record: dict[str, Any], start: int) -> None:
         known = isinstance(record, dict) and {"id", "accepted", "drop_reason"} <= record.keys()

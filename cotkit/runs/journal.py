@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO
 
 import pydantic
+import pydantic_core
 
 from cotkit.whole import whole_file
 
@@ -40,6 +41,14 @@ def finite(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [finite(item) for item in value]
     return value
+
+
+def dump_compact(value: Any) -> bytes:
+    """A value of JSON types without a space, for what is read by programs: a fifth of `json`'s time."""
+    try:
+        return pydantic_core.to_json(value)
+    except ValueError:  # it refuses lone surrogates
+        return json.dumps(value, separators=(",", ":")).encode()
 
 
 def dump_json(value: Any, indent: int | None = None) -> bytes:
@@ -143,12 +152,19 @@ class _Alone:
 class Journal:
     """A journal opened for appending. `seen(record, start)` is called with each record it already holds and
     where its line starts; `torn` tells whether a torn last line was cut off.
+
+    shared: False where a lock on the folder keeps other processes out, so that no line needs one of its own
+        (which takes as long as writing it).
     """
 
     def __init__(
-        self, path: pathlib.Path, seen: Callable[[dict[str, Any], int], None] = lambda record, start: None
+        self,
+        path: pathlib.Path,
+        seen: Callable[[dict[str, Any], int], None] = lambda record, start: None,
+        *,
+        shared: bool = True,
     ):
-        self.path = path
+        self.path, self._shared = path, shared
         self._file = open(path, "ab", buffering=0)  # noqa: SIM115 - open for the run's life
         try:
             with _Alone(self._file):  # what is no whole line now is nobody's who is just writing
@@ -168,18 +184,23 @@ class Journal:
 
     def append_line(self, line: bytes) -> int:
         """Writes a line that ends, the whole of it or nothing; gives where it starts."""
+        if not self._shared:
+            return self._write(line)
         with _Alone(self._file):
-            start = self._whole_end()
-            try:
-                done = self._file.write(line)
-                while done < len(line):
-                    done += self._file.write(line[done:])
-            except OSError as error:
-                with contextlib.suppress(OSError):
-                    os.ftruncate(self._file.fileno(), start)  # disk full: no half line stays behind
-                raise OSError(error.errno, error.strerror, str(self.path)) from None
-            self._end = start + len(line)
-        return start
+            self._end = self._whole_end()
+            return self._write(line)
+
+    def _write(self, line: bytes) -> int:
+        try:
+            done = self._file.write(line)
+            while done < len(line):
+                done += self._file.write(line[done:])
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._file.fileno(), self._end)  # disk full: no half line stays behind
+            raise OSError(error.errno, error.strerror, str(self.path)) from None
+        self._end = self._file.tell()  # wherever it was thought to be
+        return self._end - len(line)
 
     def _whole_end(self) -> int:
         """The end of the file; what another process left torn is cut off."""

@@ -283,8 +283,10 @@ class TestsVerifier(ProgramVerifier):
 
 def code_form(problem: Problem) -> str | None:
     """What the program that `problem` asks for must look like, in a sentence; None = it asks for none."""
+    if (given := problem.metadata.get(TestsVerifier.key)) is None:
+        return None
     try:
-        tests = read_tests(problem.metadata.get(TestsVerifier.key))
+        tests = read_tests(given)
     except ValueError:
         return None
     names = sorted({name for test in tests if isinstance(test, Asserts) for name in test.free})
