@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+import re
+import socketserver
 import subprocess
 import sys
+import threading
 
 import pytest
 from asking import model
@@ -64,6 +69,152 @@ def test_an_answer_without_end_is_not_read_to_its_end(serve, monkeypatch, way):
         chat.complete("long")
     assert [a.kind for a in caught.value.attempts] == ["malformed"] * 2 and server.calls == 2
     assert len(chat.complete("short").text) == 1 << 18
+
+
+CHOICE = {"index": 0, "message": {"role": "assistant", "content": "4"}, "finish_reason": "stop"}
+BODY = json.dumps({"choices": [CHOICE]}).encode()
+ZIPPED = gzip.compress(BODY)
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+PLAIN = HEAD + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY
+
+
+class Wire:
+    """A server that answers each request with bytes, and keeps what it was sent."""
+
+    def __init__(self, answer):
+        wire = self
+        self.requests: list[bytes] = []
+        self.connections = 0
+
+        class Handler(socketserver.StreamRequestHandler):
+            def handle(self):
+                wire.connections += 1
+                while head := b"".join(iter(self.rfile.readline, b"\r\n")):
+                    size = re.search(rb"(?i)\ncontent-length: *(\d+)", head)
+                    content = self.rfile.read(int(size[1])) if size else b""
+                    wire.requests.append(head + b"\r\n" + content)
+                    reply = answer(head.decode())
+                    self.wfile.write(reply)
+                    whole = reply.endswith((BODY, ZIPPED, b"0\r\n\r\n"))
+                    if not whole or b"close" in reply:
+                        return
+
+        self._server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, args=[0.02], daemon=True)
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    @property
+    def base_url(self) -> str:
+        return self.address + "/v1"
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc):
+        self._server.shutdown()
+        self._server.server_close()
+
+
+WAYS_TO_ANSWER = {
+    "chunked": HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\n" + BODY[:5] + b"\r\n"
+    b"%x\r\n" % len(BODY[5:]) + BODY[5:] + b"\r\n0\r\n\r\n",
+    "gzip": HEAD + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(ZIPPED) + ZIPPED,
+    "to the end of the connection": HEAD + b"Connection: close\r\n\r\n" + BODY,
+    "after interim answers": b"HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\n\r\n" + PLAIN,
+}
+
+
+@BOTH
+@pytest.mark.parametrize("how", WAYS_TO_ANSWER)
+def test_an_answer_may_come_in_any_of_http_s_ways(way, how):
+    with Wire(lambda head: WAYS_TO_ANSWER[how]) as wire:
+        chat = model(wire, transport=way, max_retries=0)
+        assert [chat.complete(f"2 + {i}?").text for i in range(3)] == ["4"] * 3
+    assert len(wire.requests) == 3
+    assert wire.connections == (3 if "end" in how else 1)
+
+
+def _moved(status: int, to: str) -> bytes:
+    return b"HTTP/1.1 %d Moved\r\nLocation: %b\r\nContent-Length: 0\r\n\r\n" % (status, to.encode())
+
+
+@BOTH
+@pytest.mark.parametrize(("status", "verb"), [(303, "GET"), (307, "POST"), (308, "POST")])
+def test_a_redirect_is_followed_without_asking_again(way, status, verb):
+    """Modal's gateway sends a long generation's caller on with 303; load balancers answer 307 and 308."""
+    with Wire(lambda head: PLAIN if "/later" in head else _moved(status, "/later?id=7")) as wire:
+        assert model(wire, transport=way, max_retries=0).complete("2 + 2?").text == "4"
+    first, second = wire.requests
+    assert second.startswith(f"{verb} /later?id=7 ".encode())
+    sent, again = (request.partition(b"\r\n\r\n")[2] for request in (first, second))
+    assert again == (sent if verb == "POST" else b"")
+
+
+@BOTH
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_the_key_goes_with_a_redirect_to_the_same_host_only(monkeypatch, way, elsewhere):
+    monkeypatch.setenv("SOME_KEY", "sk-test-1234567890abcdef")
+    with Wire(lambda head: PLAIN) as other:
+        moved = _moved(307, (other.address if elsewhere else "") + "/later")
+        with Wire(lambda head: PLAIN if "/later" in head else moved) as wire:
+            chat = model(wire, transport=way, max_retries=0, api_key_env="SOME_KEY")
+            assert chat.complete("2 + 2?").text == "4"
+    last = (other if elsewhere else wire).requests[-1]
+    assert b"/later" in last and (b"sk-test" in last) is not elsewhere
+
+
+@BOTH
+def test_redirects_without_end_and_to_nowhere_are_failures(way):
+    for to in ("/again", "ftp://nowhere:99999999/"):
+        with Wire(lambda head, to=to: _moved(307, to)) as wire, pytest.raises(ModelError):
+            model(wire, transport=way, max_retries=0).complete("2 + 2?")
+        assert len(wire.requests) <= 30
+
+
+BROKEN = {
+    "no http": (b"SSH-2.0-OpenSSH_9.6\r\n", "connection"),
+    "half a head": (HEAD, "connection"),
+    "half a body": (HEAD + b"Content-Length: 9\r\n\r\n{", "connection"),
+    "a broken chunk": (HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", "connection"),
+    "nothing": (b"", "connection"),
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_what_is_no_http_is_a_failure_of_the_connection_and_asked_again(what):
+    broken, kind = BROKEN[what]
+    with Wire(lambda head: broken if len(wire.requests) == 1 else PLAIN) as wire:
+        done = model(wire, transport="aiohttp", max_retries=1).complete("2 + 2?")
+    assert done.text == "4" and [attempt.kind for attempt in done.attempts] == [kind]
+
+
+def test_the_thin_transport_goes_through_a_proxy(monkeypatch):
+    with Wire(lambda head: PLAIN) as proxy:
+        monkeypatch.setattr(transports, "_proxy_for", lambda base_url, host: proxy.address)
+        chat = ChatModel("m", base_url="http://api.example/v1", api_key_env="", transport="aiohttp")
+        assert chat.complete("2 + 2?").text == "4"
+    assert proxy.requests[0].startswith(b"POST http://api.example/v1/chat/completions HTTP/1.1")
+
+
+def test_the_thin_transport_waits_no_longer_than_the_timeout_says():
+    held = threading.Event()
+
+    def answer(head: str) -> bytes:
+        held.wait(30)
+        return PLAIN
+
+    with Wire(answer) as wire:
+        chat = model(wire, transport="aiohttp", max_retries=0, timeout=0.3)
+        with pytest.raises(ModelError, match=r"no answer within 0\.3 s"):
+            chat.complete("2 + 2?")
+        held.set()
+        assert chat.complete("2 + 3?").text == "4"
+    assert wire.connections == 2  # an answer that came too late is nobody else's
 
 
 def test_the_thin_transport_never_loads_the_openai_client(serve):
