@@ -29,6 +29,7 @@ _Answer = tuple[int, Mapping[str, str], bytes]  # status, headers, content
 
 CONNECT_S = 20.0
 MOST_BYTES = 64 << 20  # of an answer: 32,000 tokens with 20 alternatives each take 50 MB
+OF_OPENAI = {"OpenAI-Organization": "OPENAI_ORG_ID", "OpenAI-Project": "OPENAI_PROJECT_ID"}
 KEEP_ALIVE_S = 4.0  # common servers close idle connections after 5 s; a request must not meet that
 LIBRARIES = {"aiohttp", "httpx", "httpx2", "httpcore", "httpcore2", "anyio"}  # whose errors are the network's
 
@@ -93,11 +94,17 @@ class AiohttpTransport:
         self._headers = {"User-Agent": f"cotkit/{__version__}", "Content-Type": "application/json"}
         if key:
             self._headers["Authorization"] = f"Bearer {key}"
-        for name in ("organization", "project") if host == OPENAI_HOST else ():
-            if value := os.environ.get(
-                {"organization": "OPENAI_ORG_ID", "project": "OPENAI_PROJECT_ID"}[name]
-            ):
-                self._headers[f"OpenAI-{name.title()}"] = value
+        for name, variable in OF_OPENAI.items() if host == OPENAI_HOST else ():
+            if value := os.environ.get(variable, "").strip():
+                if not (value.isascii() and value.isprintable()):
+                    raise Failure("auth", f"{variable} holds what no header can carry")
+                self._headers[name] = value
+        self._request = aiohttp.ClientRequest(
+            "POST", yarl.URL(self._url), headers=self._headers, loop=asyncio.get_running_loop()
+        )
+        lines = [f"POST {self._request.url.raw_path_qs} HTTP/1.1"]
+        lines += [f"{k}: {v}" for k, v in self._request.headers.items() if k.lower() != "content-length"]
+        self._head = "\r\n".join([*lines, "Content-Length: "]).encode()
         self._connector = aiohttp.TCPConnector(
             limit=2 * options.max_concurrency, keepalive_timeout=KEEP_ALIVE_S
         )
@@ -109,12 +116,6 @@ class AiohttpTransport:
             cookie_jar=aiohttp.DummyCookieJar(),  # an API has none
             proxy=self._proxy,
         )
-        self._request = aiohttp.ClientRequest(
-            "POST", yarl.URL(self._url), headers=self._headers, loop=asyncio.get_running_loop()
-        )
-        lines = [f"POST {self._request.url.raw_path_qs} HTTP/1.1"]
-        lines += [f"{k}: {v}" for k, v in self._request.headers.items() if k.lower() != "content-length"]
-        self._head = "\r\n".join([*lines, "Content-Length: "]).encode()
 
     async def post(self, body: dict[str, Any]) -> Any:
         content = dump_compact(body)
@@ -124,7 +125,7 @@ class AiohttpTransport:
                     status, headers, answer = await self._exchange(content)
                 else:
                     status, headers, answer = await self._by_session("POST", self._url, content)
-                if 300 < status < 309 and "Location" in headers:
+                if status in (301, 302, 303, 307, 308) and headers.get("Location"):
                     status, headers, answer = await self._follow(status, headers["Location"], content)
             if status < 400:
                 return _read(answer)
@@ -142,21 +143,22 @@ class AiohttpTransport:
         except TimeoutError:
             raise Failure("timeout", f"no connection within {CONNECT_S:g} s") from None
         try:
-            if connection.transport is None:
-                raise Failure("connection", "the server closed the connection at once")
-            connection.protocol.set_response_params(read_until_eof=True)
+            transport, protocol = connection.transport, connection.protocol
+            protocol.set_response_params(read_until_eof=True)
+            if transport is None or protocol.should_close:  # else each answer would be the next one's
+                raise Failure("connection", "the server closed, or said what nobody had asked for")
             request = b"%b%d\r\n\r\n%b" % (self._head, len(content), content)
             # At the end of this turn of the loop, together with those of others: a server that is woken for
             # each costs half as much again.
-            asyncio.get_running_loop().call_soon(connection.transport.write, request)
-            message = None
-            while message is None or message.code < 200:  # such as 102 Processing
-                message, payload = await connection.protocol.read()
+            asyncio.get_running_loop().call_soon(transport.write, request)
+            message, payload = await protocol.read()
+            while message.code in (100, 102, 103):
+                message, payload = await protocol.read()
             answer = await _whole(payload)
         except BaseException:
             connection.close()
             raise
-        connection.release()
+        connection.close() if transport.get_write_buffer_size() else connection.release()
         return message.code, message.headers, answer
 
     async def _by_session(self, method: str, url: str, content: bytes | None, **headers: str) -> _Answer:
@@ -166,12 +168,17 @@ class AiohttpTransport:
 
     async def _follow(self, status: int, location: str, content: bytes) -> _Answer:
         """As browsers do, and without the key where it leads elsewhere."""
-        url = urllib.parse.urljoin(self._url, location)
-        same = urllib.parse.urlsplit(url)[:2] == urllib.parse.urlsplit(self._url)[:2]
-        headers = {k: v for k, v in self._headers.items() if same or k in ("User-Agent", "Content-Type")}
-        if status in (307, 308):
-            return await self._by_session("POST", url, content, **headers)
-        return await self._by_session("GET", url, None, **headers)
+        import yarl
+
+        try:
+            url = self._request.url.join(yarl.URL(location))
+            same = url.origin() == self._request.url.origin()
+            headers = {k: v for k, v in self._headers.items() if same or k in ("User-Agent", "Content-Type")}
+            if status in (307, 308):
+                return await self._by_session("POST", str(url), content, **headers)
+            return await self._by_session("GET", str(url), None, **headers)
+        except ValueError as error:
+            raise Failure("connection", f"the server redirects to what is no address: {error}") from None
 
     async def close(self) -> None:
         await self._session.close()

@@ -134,27 +134,32 @@ def _after_last_newline(file: BinaryIO, low: int, high: int) -> int:
     return low
 
 
-class _Alone:
-    """`with`: no other process writes to the file meanwhile."""
-
-    def __init__(self, file: io.FileIO):
-        self._file = file
-
-    def __enter__(self) -> None:
-        if fcntl is not None:
-            fcntl.flock(self._file, fcntl.LOCK_EX)
-
-    def __exit__(self, *exc: object) -> None:
-        if fcntl is not None:
-            fcntl.flock(self._file, fcntl.LOCK_UN)
+@contextlib.contextmanager
+def _alone(file: io.FileIO, owner: pathlib.Path | None) -> Iterator[None]:
+    """No other process writes to the file meanwhile. OSError where one holds the lock file `owner`."""
+    if fcntl is None:
+        yield
+        return
+    fcntl.flock(file, fcntl.LOCK_EX)
+    try:
+        if owner is not None and owner.exists():
+            with open(owner, "rb") as lock:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                except BlockingIOError as error:
+                    raise OSError(error.errno, "a run is writing to it", file.name) from None
+        yield
+    finally:
+        fcntl.flock(file, fcntl.LOCK_UN)
 
 
 class Journal:
     """A journal opened for appending. `seen(record, start)` is called with each record it already holds and
     where its line starts; `torn` tells whether a torn last line was cut off.
 
-    shared: False where a lock on the folder keeps other processes out, so that no line needs one of its own
+    shared: False = who opens it holds a lock that keeps others out, so that no line needs one of its own
         (which takes as long as writing it).
+    owner: that lock's file, for those who do not hold it: they get OSError while somebody does.
     """
 
     def __init__(
@@ -163,11 +168,12 @@ class Journal:
         seen: Callable[[dict[str, Any], int], None] = lambda record, start: None,
         *,
         shared: bool = True,
+        owner: pathlib.Path | None = None,
     ):
-        self.path, self._shared = path, shared
+        self.path, self._shared, self._owner, self._hurt = path, shared, owner, False
         self._file = open(path, "ab", buffering=0)  # noqa: SIM115 - open for the run's life
         try:
-            with _Alone(self._file):  # what is no whole line now is nobody's who is just writing
+            with _alone(self._file, owner):  # what is no whole line now is nobody's who is just writing
                 self._end = 0
                 for record, end in read_lines(path):
                     seen(record, self._end)
@@ -184,11 +190,13 @@ class Journal:
 
     def append_line(self, line: bytes) -> int:
         """Writes a line that ends, the whole of it or nothing; gives where it starts."""
-        if not self._shared:
-            return self._write(line)
-        with _Alone(self._file):
+        if self._shared:
+            with _alone(self._file, self._owner):
+                self._end = self._whole_end()
+                return self._write(line)
+        if self._hurt:
             self._end = self._whole_end()
-            return self._write(line)
+        return self._write(line)
 
     def _write(self, line: bytes) -> int:
         try:
@@ -196,10 +204,11 @@ class Journal:
             while done < len(line):
                 done += self._file.write(line[done:])
         except OSError as error:
+            self._hurt = True
             with contextlib.suppress(OSError):
                 os.ftruncate(self._file.fileno(), self._end)  # disk full: no half line stays behind
             raise OSError(error.errno, error.strerror, str(self.path)) from None
-        self._end = self._file.tell()  # wherever it was thought to be
+        self._hurt, self._end = False, self._file.tell()  # wherever it was thought to be
         return self._end - len(line)
 
     def _whole_end(self) -> int:

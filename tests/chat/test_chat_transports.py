@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import re
+import socket
 import socketserver
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 from asking import model
 from mock_server import Reply
 
 from cotkit import aio
-from cotkit.chat import ChatModel, ModelError, transports
+from cotkit.chat import CallLedger, ChatModel, ModelError, transports
+from cotkit.chat.config import endpoint_options
+from cotkit.chat.errors import Failure
 from cotkit.chat.transports import _proxy_for
 
 BOTH = pytest.mark.parametrize("way", ["openai", "aiohttp"])
@@ -79,24 +84,35 @@ PLAIN = HEAD + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY
 
 
 class Wire:
-    """A server that answers each request with bytes, and keeps what it was sent."""
+    """A server that answers each request with bytes, and keeps what it was sent.
 
-    def __init__(self, answer):
+    late: sent a moment after the first answer of each connection, which `said_too_much` then counts.
+    """
+
+    def __init__(self, answer, late=b""):
         wire = self
         self.requests: list[bytes] = []
         self.connections = 0
+        self.said_too_much = threading.Semaphore(0)
 
         class Handler(socketserver.StreamRequestHandler):
             def handle(self):
                 wire.connections += 1
+                spare = late
                 while head := b"".join(iter(self.rfile.readline, b"\r\n")):
                     size = re.search(rb"(?i)\ncontent-length: *(\d+)", head)
                     content = self.rfile.read(int(size[1])) if size else b""
                     wire.requests.append(head + b"\r\n" + content)
                     reply = answer(head.decode())
                     self.wfile.write(reply)
-                    whole = reply.endswith((BODY, ZIPPED, b"0\r\n\r\n"))
-                    if not whole or b"close" in reply:
+                    if spare:
+                        time.sleep(0.03)
+                        self.wfile.write(spare)
+                        spare = b""
+                        wire.said_too_much.release()
+                    size = re.search(rb"Content-Length: (\d+)", reply)
+                    whole = size and reply.endswith(b"\r\n\r\n" + reply[len(reply) - int(size[1]) :])
+                    if not (whole or reply.endswith(b"0\r\n\r\n")) or b"close" in reply:
                         return
 
         self._server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)
@@ -174,6 +190,101 @@ def test_redirects_without_end_and_to_nowhere_are_failures(way):
         with Wire(lambda head, to=to: _moved(307, to)) as wire, pytest.raises(ModelError):
             model(wire, transport=way, max_retries=0).complete("2 + 2?")
         assert len(wire.requests) <= 30
+
+
+@BOTH
+@pytest.mark.parametrize("to", ["http://[::1/x", "http://a\uff0fb/", "http://u:p@127.0.0.1:1/"])
+def test_a_redirect_to_what_is_no_address_is_a_failure(way, to):
+    moved = b"HTTP/1.1 307 Moved\r\nLocation: %b\r\nContent-Length: 0\r\n\r\n" % to.encode()
+    with Wire(lambda head: moved) as wire, pytest.raises(ModelError) as caught:
+        model(wire, transport=way, max_retries=0).complete("2 + 2?")
+    assert caught.value.kind in ("connection", "malformed")
+
+
+def test_the_key_goes_to_the_same_origin_however_it_is_written(monkeypatch):
+    monkeypatch.setenv("SOME_KEY", "sk-test-1234567890abcdef")
+    with Wire(lambda head: PLAIN if "/later" in head else moved) as wire:
+        port = wire.address.rpartition(":")[2]
+        moved = _moved(307, f"http://localhost:{port}/later")
+        chat = ChatModel(
+            "m", base_url=f"http://LOCALHOST:{port}/v1", transport="aiohttp", api_key_env="SOME_KEY"
+        )
+        assert chat.complete("2 + 2?").text == "4"
+    assert b"sk-test" in wire.requests[-1]
+
+
+def test_an_answer_that_has_not_changed_is_not_followed():
+    unchanged = b"HTTP/1.1 304 Not Modified\r\nLocation: /later\r\n\r\n"
+    with Wire(lambda head: unchanged) as wire, pytest.raises(ModelError):
+        model(wire, transport="aiohttp", max_retries=0).complete("2 + 2?")
+    assert len(wire.requests) == 1
+
+
+def _answered(text: str) -> bytes:
+    body = json.dumps({"choices": [CHOICE | {"message": {"role": "assistant", "content": text}}]}).encode()
+    return HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body
+
+
+def test_an_answer_that_nobody_asked_for_never_shifts_the_others(tmp_path):
+    """The connection it came on is given up, so that no answer is taken for the next question's."""
+    answer = lambda head: _answered(f"answer {len(wire.requests) - 1}")  # noqa: E731
+    with Wire(answer, late=_answered("nobody's")) as wire:
+        chat = model(wire, transport="aiohttp", max_retries=2)
+        with CallLedger(tmp_path / "calls.jsonl") as ledger:
+            for number in range(4):
+                assert chat.complete(f"question {number}", ledger=ledger).text == f"answer {number}"
+                assert wire.said_too_much.acquire(timeout=20)
+                aio.run(asyncio.sleep(0.05))
+    assert wire.connections == 4
+
+
+def test_a_server_that_switches_protocols_is_no_endpoint():
+    switched = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"
+    with Wire(lambda head: switched) as wire, pytest.raises(ModelError) as caught:
+        model(wire, transport="aiohttp", max_retries=0, timeout=20).complete("2 + 2?")
+    assert caught.value.kind == "malformed"
+
+
+def test_a_connection_whose_request_was_not_read_is_not_used_again():
+    """Such as by a server that refuses a body by its size."""
+    refused = b"HTTP/1.1 413 Too Large\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\nno"
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve():
+            first, _ = listener.accept()
+            first.recv(100)
+            first.sendall(refused)  # and reads no more
+            second, _ = listener.accept()
+            second.recv(100_000)
+            second.sendall(PLAIN)
+            second.close()
+            first.close()
+
+        server = threading.Thread(target=serve, daemon=True)
+        server.start()
+        chat = ChatModel(
+            "m",
+            base_url=f"http://127.0.0.1:{listener.getsockname()[1]}/v1",
+            transport="aiohttp",
+            timeout=5,
+            max_retries=0,
+        )
+        with pytest.raises(ModelError, match="413"):
+            chat.complete("x" * 30_000_000)
+        assert chat.complete("2 + 2?").text == "4"
+        server.join(10)
+
+
+def test_what_no_header_can_carry_is_refused_by_its_variable(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test-1234567890abcdef")
+    monkeypatch.setenv("OPENAI_ORG_ID", "org-a\r\nX-Evil: 1")
+
+    async def opened():
+        options = endpoint_options({"model": "m"})
+        transports.AiohttpTransport(options, "https://api.openai.com/v1", "api.openai.com", "")
+
+    with pytest.raises(Failure, match="OPENAI_ORG_ID holds what no header can carry"):
+        aio.run(opened())
 
 
 BROKEN = {

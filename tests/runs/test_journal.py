@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 
+import filelock
 import pytest
 
 from cotkit.runs.journal import Journal, JournalError, dump_json, read_lines, write_json
@@ -141,6 +143,54 @@ def test_opening_a_journal_cuts_off_nothing_that_another_process_is_just_writing
         opener.kill()
         opener.wait()
     assert [record["n"] for record, _ in read_lines(path)] == list(range(300))
+
+
+def test_while_somebody_holds_the_owner_s_lock_nobody_else_writes(tmp_path):
+    path, owner = tmp_path / "j.jsonl", tmp_path / "run.lock"
+    beside = Journal(path, ignore, owner=owner)
+    beside.append({"n": 0})
+    with filelock.FileLock(owner):
+        journal = Journal(path, ignore, shared=False)
+        journal.append({"n": 1})
+        with pytest.raises(OSError, match="a run is writing to it"):
+            Journal(path, ignore, owner=owner)
+        with pytest.raises(OSError, match="a run is writing to it"):
+            beside.append({"n": -1})
+        journal.append({"n": 2})
+        journal.close()
+    beside.append({"n": 3})
+    assert [record["n"] for record in lines(path)] == [0, 1, 2, 3]
+
+
+class HalfWritten:
+    """A file that is full once, in the middle of a line."""
+
+    def __init__(self, file):
+        self._file, self._full = file, True
+
+    def __getattr__(self, name):
+        return getattr(self._file, name)
+
+    def write(self, line):
+        if not self._full:
+            return self._file.write(line)
+        self._full = False
+        self._file.write(line[: len(line) // 2])
+        raise OSError(errno.ENOSPC, "no space left")
+
+
+def test_half_a_line_that_could_not_be_cut_off_spoils_no_other(tmp_path, monkeypatch):
+    path = tmp_path / "j.jsonl"
+    journal = Journal(path, ignore, shared=False)
+    journal.append({"n": 0})
+    journal._file = HalfWritten(journal._file)
+    with monkeypatch.context() as broken, pytest.raises(OSError, match="no space left"):
+        broken.setattr(os, "ftruncate", lambda *_: (_ for _ in ()).throw(OSError(errno.EIO, "io")))
+        journal.append({"n": 1, "text": "a" * 100})
+    journal.append({"n": 2})
+    journal.append({"n": 3})
+    journal.close()
+    assert [record["n"] for record in lines(path)] == [0, 2, 3]
 
 
 @pytest.mark.parametrize("left", [0, 5, 20, 200_033])
