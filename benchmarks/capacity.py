@@ -1,6 +1,6 @@
 """How many cores and how long: a capacity model from measured CPU time, and a run of it in simulated time.
 
-    python benchmarks/capacity.py --problems 1000000 --shards 16 --width 250 --latency 8 --cpu-ms 1.15
+    python benchmarks/capacity.py --problems 1000000 --shards 16 --width 250 --latency 8 --cpu-ms 0.5
 
 The model: a shard with `width` calls in flight at a mean latency makes width / latency calls a second, and
 needs that many times the CPU time of a call; above 0.8 of a core it is the core that limits. The simulation
@@ -86,7 +86,7 @@ def main() -> None:
     arguments.add_argument("--latency", type=float, default=8.0, help="mean seconds of a call")
     arguments.add_argument("--sigma", type=float, default=0.8, help="of the lognormal latency")
     arguments.add_argument(
-        "--cpu-ms", type=float, default=1.15, help="of a call: of the chain job of cotkit bench"
+        "--cpu-ms", type=float, default=0.5, help="of a call: of the chain job of cotkit bench"
     )
     arguments.add_argument("--hours-to-loss", type=float, default=24.0, help="mean, of a worker")
     arguments.add_argument("--pause", type=float, default=60.0, help="seconds until a lost shard goes on")

@@ -7,11 +7,11 @@
 HTTP/1.1 with keep-alive, parsed by hand in one asyncio.Protocol, so that the server costs a fraction of what
 any client does. A prompt carries a mark `PID=<n>`, and so does its answer: `stats()` counts prompts that hold
 more than one mark (mixed), prompts that were answered before (repeated), and requests whose client was gone
-when their answer was due (cut). Each request ends as exactly one of ok, failed, limited, dropped and cut. As
-a judge it is deterministic: by the mark, half of the problems pass at once, 30 % need one refinement, 20 %
-two, and each refinement is better than what it refines. As a writer of problems it marks each with the
-request's sampling seed. Latencies are drawn anew after each `reset()`: the same ones. Between `hold()` and
-`go()` nothing is answered.
+when their answer was due (cut): so end those that hang or drip. Each request ends as exactly one of ok,
+failed, limited, dropped, garbled and cut. As a judge it is deterministic: by the mark, half of the problems
+pass at once, 30 % need one refinement, 20 % two, and each refinement is better than what it refines. As a
+writer of problems it marks each with the request's sampling seed. Latencies are drawn anew after each
+`reset()`: the same ones. Between `hold()` and `go()` nothing is answered.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ MARK = re.compile(rb"PID=(\d+)")
 VERSION = re.compile(rb"VER=(\d+)")
 SEED = re.compile(rb'"seed": ?(\d+)')
 REFINEMENTS = (0, 0, 0, 0, 0, 1, 1, 1, 2, 2)  # that a problem needs, by the last digit of its mark's checksum
+ENDS = ("ok", "failed", "limited", "dropped", "garbled", "cut")
+GARBAGE = b"HTTP/1.1 200 X\r\ncontent-type: text/html\r\ncontent-length: 20\r\n\r\n<html>a proxy</html>"
 WORDS = "so the number of parts is added to what was there before and the sum is taken once more "
 
 
@@ -49,9 +51,7 @@ class State:
         self.reset()
 
     def reset(self) -> None:
-        self.counts = dict.fromkeys(
-            ("requests", "ok", "limited", "failed", "dropped", "cut", "mixed", "repeated", "peak"), 0
-        )
+        self.counts = dict.fromkeys(("requests", *ENDS, "mixed", "repeated", "peak"), 0)
         self.latency_s, self.in_flight, self.seen, self.starts = 0.0, 0, set(), []
         self.flowing = asyncio.Event()
         self.flowing.set()
@@ -81,7 +81,10 @@ class Connection(asyncio.Protocol):
         self.state, self.buffer = state, b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = transport
+        self.transport, self.gone = transport, asyncio.Event()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.gone.set()
 
     def data_received(self, data: bytes) -> None:
         self.buffer += data
@@ -118,6 +121,8 @@ class Connection(asyncio.Protocol):
         latency, luck = state.latency(), state.random.random()
         await asyncio.sleep(latency)
         await state.flowing.wait()
+        if options.hangs and 1 - luck < options.hangs:
+            await self.hang(drip=1 - luck < options.hangs / 2)
         state.in_flight -= 1
         if self.transport.is_closing():
             counts["cut"] += 1
@@ -131,9 +136,22 @@ class Connection(asyncio.Protocol):
         if luck < options.drops + options.errors + options.limits:
             counts["limited"] += 1
             return self.send(429, {"error": {"message": "injected"}}, "retry-after: 1")
+        if luck < options.drops + options.errors + options.limits + options.garbage:
+            counts["garbled"] += 1
+            return self.transport.write(GARBAGE)
         counts["ok"] += 1
         state.latency_s += latency
         self.send(200, completion(self.words(body), len(body)))
+
+    async def hang(self, drip: bool) -> None:
+        """Until the client has gone."""
+        if drip:
+            self.transport.write(b"HTTP/1.1 200 X\r\ncontent-length: 999\r\n\r\n{")
+        while not self.gone.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.gone.wait(), 0.1)
+            if drip:
+                self.transport.write(b" ")
 
     def words(self, body: bytes) -> str:
         marks = set(MARK.findall(body))
@@ -227,6 +245,8 @@ def parser() -> argparse.ArgumentParser:
     arguments.add_argument("--errors", type=float, default=0.0, help="share of requests that get a 500")
     arguments.add_argument("--limits", type=float, default=0.0, help="share of requests that get a 429")
     arguments.add_argument("--drops", type=float, default=0.0, help="share of connections that are dropped")
+    arguments.add_argument("--garbage", type=float, default=0.0, help="share of answers that are no JSON")
+    arguments.add_argument("--hangs", type=float, default=0.0, help="share of answers that hang, or drip")
     arguments.add_argument("--rpm", type=int, default=0, help="requests a minute, 429 beyond; 0 = no cap")
     arguments.add_argument("--speed-up", type=float, default=1.0, help="a minute is this much shorter")
     arguments.add_argument("--characters", type=int, default=1500, help="of an answer")

@@ -3,16 +3,18 @@
     python benchmarks/soak.py --minutes 10 [--seed 0]
 
 A round is one pipeline (soak_runs.py) on one run folder, against an endpoint that fails as the round's
-schedule says (errors, 429s, dropped connections, slow answers), in a process that is killed with SIGKILL,
-interrupted, started twice at once, or out of disk space, and started again until it is through. Everything is
-drawn from the seed, so a round can be run again alone (`--only 17`). After each blow, and at the end:
+schedule says (errors, 429s, dropped connections, garbage, answers that are slow, hang or drip), in a process
+that is killed with SIGKILL, interrupted, started twice at once, or out of disk space, and started again until
+it is through. Everything is drawn from the seed, so a round can be run again alone (`--only 17`). After each
+blow, and at the end:
 
     every file has whole lines, no problem has two, no row is gone, given = kept + drops in every run
     no prompt mixed two problems, no row has another one's trace, every trace stands in a ledger
     no call was asked again whose answer was written
-    the ledgers know every answer, 500, 429 and dropped connection of the endpoint, by kind: all of them where
-    the process ended by itself, or had written what it was given before it was hurt ("quiet"); else all but
-    what was in flight, which is at most WIDTH with what the endpoint had not answered yet
+    the ledgers know every answer, 500, 429, dropped connection, garbled answer and timeout of the endpoint,
+    by kind: all of them where the process ended by itself, or had written what it was given before it was
+    hurt ("quiet"); else all but what was in flight, which is at most WIDTH with what the endpoint had not
+    answered yet
 
 and when it is through, everything is kept, with as many calls as an unhurt run makes; what the endpoint was
 asked again is exactly what was lost in flight. Disks are full for distillation, synthesis and benchmark only:
@@ -55,7 +57,14 @@ HURTS = {  # of each pipeline
     "benchmark": ("kill", "interrupt", "twice", "full disk", "none"),
     "self_improve": ("kill", "interrupt", "twice", "none"),
 }
-KINDS = {None: "ok", "server": "failed", "rate_limit": "limited", "connection": "dropped"}  # ledger: endpoint
+KINDS = {  # in the ledger: at the endpoint
+    None: "ok",
+    "server": "failed",
+    "rate_limit": "limited",
+    "connection": "dropped",
+    "malformed": "garbled",
+    "timeout": "cut",  # as is what a process left behind that was ended
+}
 ROWS = ("rows.jsonl", "drops.jsonl")
 FULL, DOWN = "File too large", "no endpoint of"  # why a run may stop
 
@@ -71,6 +80,7 @@ class Round:
     faults: dict[str, float] = field(default_factory=dict)
     hurts: list[str] = field(default_factory=list)
     transport: str = "aiohttp"
+    timeout: int = 120
 
     def __post_init__(self) -> None:
         chance = random.Random(f"{self.seed}:{self.number}")
@@ -90,6 +100,10 @@ class Round:
         self.moments = [chance.random() for _ in self.hurts]
         self.quiet = [chance.random() < 0.5 for _ in self.hurts]
         self.transport = chance.choice(("openai", "aiohttp"))
+        self.faults["garbage"] = chance.choice((0, 0, 0.01))
+        heavy_tailed = self.faults["sigma"] > 1  # no other answer may take as long as the timeout
+        self.faults["hangs"] = 0 if heavy_tailed else chance.choice((0, 0.005))
+        self.timeout = 6 if self.faults["hangs"] else 120
 
     @property
     def calls(self) -> int | None:
@@ -104,7 +118,7 @@ class Played:
 
     def __init__(self, plan: Round, endpoint: Endpoint, folder: pathlib.Path):
         self.plan, self.endpoint, self.folder = plan, endpoint, folder
-        self.lost, self.cut, self.struck = Counter(), 0, Counter()
+        self.lost, self.struck = Counter(), Counter()
         self.kept: dict[pathlib.Path, set[str]] = {}  # ids in each run, as they were last seen
 
     def play(self) -> Counter[str]:
@@ -124,9 +138,10 @@ class Played:
 
     def start(self, file_limit: int = 0) -> subprocess.Popen[str]:
         plan, script = self.plan, pathlib.Path(__file__).with_name("soak_runs.py")
-        given = plan.pipeline, self.endpoint.base_url, self.folder, plan.problems, plan.transport
+        given = [plan.pipeline, self.endpoint.base_url, self.folder, plan.problems, plan.transport]
+        given += [plan.timeout, file_limit]
         return subprocess.Popen(
-            [sys.executable, str(script), *map(str, given), str(file_limit)],
+            [sys.executable, str(script), *map(str, given)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -180,14 +195,13 @@ class Played:
         seen = self.endpoint.stats()
         assert seen["mixed"] == 0, f"{seen['mixed']} prompts mixed two problems"
         assert seen["peak"] <= WIDTH, f"{seen['peak']} calls in flight, {WIDTH} allowed"
-        assert seen["requests"] == seen["cut"] + sum(seen[name] for name in KINDS.values()), seen
+        assert seen["requests"] == sum(seen[name] for name in KINDS.values()), seen
         unknown, lost = self.unknown(), self.lost
         assert unknown >= lost, f"more than the endpoint ever said: {self.difference()}"
-        lost_now, cut_now = unknown - lost, seen["cut"] - self.cut
-        in_flight = lost_now.total() + cut_now
-        assert in_flight <= may_lose, f"{self.difference()}; {cut_now} cut off, {may_lose} may be in flight"
-        assert not (quiet and lost_now), self.difference()
-        self.lost, self.cut = unknown, seen["cut"]
+        lost_now = unknown - lost
+        assert lost_now.total() <= may_lose, f"{self.difference()}; {may_lose} may be in flight"
+        assert not quiet or set(lost_now) <= {"cut"}, self.difference()
+        self.lost = unknown
         self.check_files(torn)
 
     def unknown(self) -> Counter[str]:
@@ -277,8 +291,9 @@ class Played:
         if plan.pipeline == "shards":
             merged = open_run(self.folder).report["ledger"]
             assert merged["calls"] == known["ok"], f"merged {merged}, the shards know {dict(known)}"
-        names = ("requests", "ok", "failed", "limited", "dropped", "cut", "repeated")
-        return Counter({name: seen[name] for name in names})
+        names = ("requests", "ok", "failed", "limited", "dropped", "garbled", "repeated")
+        counts = {name: seen[name] for name in names}
+        return Counter(counts, timeouts=known["cut"], cut=self.lost["cut"])
 
 
 def ended(hurt: str, code: int, output: str, error: str) -> bool:
@@ -347,7 +362,7 @@ def main() -> None:
         played += 1
         struck += one.struck
         pipelines[plan.pipeline] += 1
-        totals += Counter(problems=plan.problems, lost=one.lost.total())
+        totals += Counter(problems=plan.problems, lost=one.lost.total() - one.lost["cut"])
         hurts = ", ".join(plan.hurts)
         print(f"round {number}: {plan.pipeline}, {plan.problems} problems, {hurts}: holds", flush=True)
         number += 1

@@ -1,10 +1,10 @@
 """The processes that the soak hurts, each one pipeline on one run folder.
 
-    python benchmarks/soak_runs.py distill BASE_URL FOLDER COUNT TRANSPORT FILE_LIMIT
+    python benchmarks/soak_runs.py distill BASE_URL FOLDER COUNT TRANSPORT TIMEOUT FILE_LIMIT
 
-FILE_LIMIT: bytes that no file may grow beyond, as on a full disk; 0 = none. Never more than WIDTH calls are
-in flight, whatever the pipeline. Prints one line of JSON: why the run and its parts have stopped, [] = they
-have not.
+TIMEOUT: seconds of a call. FILE_LIMIT: bytes that no file may grow beyond, as on a full disk; 0 = none. Never
+more than WIDTH calls are in flight, whatever the pipeline. Prints one line of JSON: why the run and its parts
+have stopped, [] = they have not.
 """
 
 from __future__ import annotations
@@ -78,13 +78,13 @@ PIPELINES = {f.__name__: f for f in (distill, shards, synthesize, benchmark, sel
 
 
 def main() -> None:
-    name, base_url, folder, count, transport, file_limit = sys.argv[1:]
+    name, base_url, folder, count, transport, timeout, file_limit = sys.argv[1:]
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have had it ignored
     if limit := int(file_limit):
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
     def model(model: str, **options: Any) -> cotkit.ChatModel:
-        more = {"base_url": base_url, "max_retries": 8, "transport": transport}
+        more = {"base_url": base_url, "max_retries": 8, "transport": transport, "timeout": float(timeout)}
         return cotkit.ChatModel(model, **more, **options)
 
     reasons = PIPELINES[name](model, pathlib.Path(folder), int(count))

@@ -5,9 +5,9 @@ row of a finished problem. (`Problem`, what goes in, lives in `cotkit.problems`.
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from cotkit.shown import Shown
 
@@ -119,13 +119,18 @@ class Dimension(Shown, BaseModel):
     anchors: dict[int, str] = Field(default_factory=dict)
 
 
+# JSON has no NaN, so that a folder may hold null in its place.
+Score = Annotated[float, BeforeValidator(lambda score: math.nan if score is None else score)]
+
+
 class Judgement(Shown, BaseModel):
-    """Scores on 0..1 by dimension. `scores` is None when the judge failed; `error` then says why.
+    """Scores on 0..1 by dimension. `scores` is None when the judge failed, as one has that gives a score that
+    is no finite number; `error` then says why.
 
     A judge that failed is never a 0: it is left out of means and counted in the open.
     """
 
-    scores: dict[str, float] | None
+    scores: dict[str, Score] | None
     reasons: dict[str, str] = Field(default_factory=dict)
     feedback: str = ""
     judge: str = ""
@@ -134,9 +139,19 @@ class Judgement(Shown, BaseModel):
     raw: Any = None
     call: dict[str, Any] | None = None
 
+    @model_validator(mode="after")
+    def _no_number_is_no_score(self) -> Judgement:
+        strange = [name for name, score in (self.scores or {}).items() if not math.isfinite(score)]
+        if strange:
+            said = ", ".join(f"{name}: {self.scores[name]}" for name in strange)
+            self.scores, self.error = None, self.error or f"{said} is no number"
+        return self
+
     @property
     def mean(self) -> float | None:
-        return sum(self.scores.values()) / len(self.scores) if self.scores else None
+        """Over the dimensions, always a finite number; None when there is none."""
+        mean = sum(self.scores.values()) / len(self.scores) if self.scores else math.nan
+        return mean if math.isfinite(mean) else None
 
     def shown(self) -> dict[str, Any]:
         return {
@@ -170,16 +185,20 @@ class Candidate(Shown, BaseModel):
     prompt: dict[str, str] = Field(default_factory=dict)  # name, hash
     call: dict[str, Any] = Field(default_factory=dict)  # Completion.provenance()
 
+    @property
+    def score(self) -> float | None:
+        """The judge's mean score; None when not judged, or when the judge failed."""
+        return self.judgement.mean if self.judgement else None
+
     def rank(self) -> tuple:
         """Sorts worst first: accepted, then the program's verdict, an answer at all, the mean score; earlier
         candidates win ties.
         """
-        score = self.judgement.mean if self.judgement else None
         return (
             self.accepted,
             {True: 2, None: 1, False: 0}[self.verdict.correct],
             self.answer is not None and not self.truncated,
-            -math.inf if score is None else score,
+            -math.inf if self.score is None else self.score,
             -self.iteration,
             -self.sample_index,
         )
@@ -219,7 +238,7 @@ class Row(Shown, BaseModel):
     accepted: bool = False
     drop_reason: str | None = None
     detail: str = ""  # the drop in words: which dimension fell short, what the endpoint said
-    retryable: bool = False  # dropped by a failure of an endpoint or a judge: a resumed run asks again
+    retryable: bool = False  # not accepted, and an endpoint or a judge failed: a resumed run asks again
     seconds: float = 0.0
 
     @property

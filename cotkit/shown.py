@@ -1,15 +1,38 @@
-"""Text as HTML, and how a record shows itself in a notebook: names and values, the empty ones left out."""
+"""Text as HTML and in tables, and how a record shows itself in a notebook: names and values, the empty ones
+left out."""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas
+
+VERBATIM = "mathjax_ignore tex2jax_ignore"  # a class of HTML: "$5 and $6" in JupyterLab is no mathematics
 
 
-def mended(text: str) -> str:
-    """U+FFFD in place of lone surrogates, which no page and no table can hold."""
-    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+def mended(value: Any) -> Any:
+    """A text with U+FFFD in place of lone surrogates, which no page and no table can hold; else the value."""
+    if not isinstance(value, str) or value.isascii():
+        return value
+    return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def mended_frame(
+    lines: Iterable[Mapping[str, Any] | Sequence[Any]], columns: Sequence[str] | None = None
+) -> pandas.DataFrame:
+    """The table of lines that hold texts, ids or names which users and models wrote: each one mended."""
+    import pandas
+
+    whole = [
+        {name: mended(value) for name, value in line.items()}
+        if isinstance(line, Mapping)
+        else tuple(map(mended, line))
+        for line in lines
+    ]
+    return pandas.DataFrame(whole, columns=columns)
 
 
 def escaped(value: Any) -> str:
@@ -30,8 +53,7 @@ class Shown:
             for name, value in self.shown().items()
             if value is not None and value != "" and value != {} and value != [] and value != ()
         )
-        plain = "mathjax_ignore tex2jax_ignore"  # "$5 and $6" of a model is no mathematics
-        return f"<div class='{plain}'><b>{type(self).__name__}</b><table>{lines}</table></div>"
+        return f"<div class='{VERBATIM}'><b>{type(self).__name__}</b><table>{lines}</table></div>"
 
 
 def _text(value: Any) -> str:

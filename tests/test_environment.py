@@ -14,6 +14,7 @@ import pytest
 import yaml
 from packaging.markers import default_environment
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -65,11 +66,11 @@ def test_environment_yml_lists_what_pyproject_asks_for_with_the_same_bounds():
             pip += entry["pip"]
             continue
         name, bound = re.fullmatch(r"([\w.-]+)\s*(.*)", entry).groups()
-        listed[CONDA_NAMES.get(name, canonicalize_name(name))] = bound.replace(" ", "")
-    assert listed.pop("python") == PROJECT["requires-python"]
+        listed[CONDA_NAMES.get(name, canonicalize_name(name))] = SpecifierSet(bound)
+    assert listed.pop("python") == SpecifierSet(PROJECT["requires-python"])
     for tool in CONDA_TOOLS:
-        assert listed.pop(tool) == ""
-    assert listed == {name: str(bound) for name, bound in REQUIRED.items() if name not in PIP_ONLY}
+        assert listed.pop(tool) == SpecifierSet()
+    assert listed == {name: bound for name, bound in REQUIRED.items() if name not in PIP_ONLY}
     assert REQUIRED.keys() >= PIP_ONLY
     assert pip == ["-e .[test]"], "the editable install brings the package and what conda-forge lacks"
     assert conda["channels"] == ["conda-forge", "nodefaults"]

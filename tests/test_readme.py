@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 import os
 import pathlib
@@ -13,6 +14,7 @@ import tomllib
 import pytest
 import yaml
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from cotkit.verify import isolation
 
@@ -104,8 +106,24 @@ def test_every_dependency_has_its_reason():
     listed = [*project["dependencies"], *itertools.chain.from_iterable(extras)]
     section = README.split("## Dependencies")[1].split("\n## ")[0]
     cells = " ".join(row.split("|")[1] for row in section.splitlines() if row.startswith("|"))
-    named = set(re.findall(r"[a-z0-9-]+", cells.replace("(with aiohttp)", "")))
+    named = set(re.findall(r"[a-z0-9-]+", cells))
     assert {Requirement(r).name for r in listed} == named - {"package", "---", "-"}
+
+
+BUILT_IN = {*sys.stdlib_module_names, "cotkit", "cotkit_sandbox"}  # the last is made of files of the package
+
+
+def test_every_package_that_is_imported_is_named_there():
+    section = README.split("## Dependencies")[1].split("\n## ")[0]
+    named = {canonicalize_name(word) for word in re.findall(r"[\w-]+", section)}
+    sources = [path.read_text(encoding="utf-8") for path in (ROOT / "cotkit").rglob("*.py")]
+    nodes = [node for source in sources for node in ast.walk(ast.parse(source))]
+    modules = {name.name for node in nodes if isinstance(node, ast.Import) for name in node.names}
+    modules |= {node.module for node in nodes if isinstance(node, ast.ImportFrom) and not node.level}
+    modules = {module.split(".")[0] for module in modules} - BUILT_IN
+    packages = {"yaml": "pyyaml", "sklearn": "scikit-learn", "PIL": "pillow", "bs4": "beautifulsoup4"}
+    imported = {canonicalize_name(packages.get(module, module)) for module in modules}
+    assert "numpy" in imported and imported <= named, imported - named
 
 
 def test_its_links_lead_somewhere():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import pathlib
+import re
 
 import pytest
 
@@ -11,7 +12,7 @@ PACKAGE = pathlib.Path(__file__).resolve().parents[1] / "cotkit"
 # Lower may not import higher; rooms on one level may not import each other.
 LEVELS = [
     {"shown"},
-    {"csv_cells", "records", "paths", "aio", "prompts", "keys", "whole", "lazy", "rules"},
+    {"csv_cells", "executors", "records", "paths", "aio", "prompts", "keys", "whole", "lazy", "rules"},
     {"problems", "runs"},
     {"chat", "verify"},
     {"judge", "analysis"},
@@ -51,5 +52,11 @@ def test_arrows_go_one_way(path):
 
 
 def test_every_room_has_a_level():
-    names = {p.stem if p.suffix else p.name for p in PACKAGE.iterdir() if p.suffix == ".py" or p.is_dir()}
-    assert {n for n in names if (PACKAGE / n / "__init__.py").exists()} <= set(LEVEL)
+    files = {path.stem for path in PACKAGE.glob("*.py")} - {"__init__"}
+    assert files | ROOMS == set(LEVEL)
+
+
+def test_the_levels_are_those_that_contributing_shows():
+    text = (PACKAGE.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    shown = text.split("## How the code is laid out")[1].split("```")[1].split("\n")
+    assert [set(re.findall(r"\w+", line)) for line in reversed(shown) if line] == LEVELS

@@ -3,8 +3,9 @@ judge drifts or has no more to say.
 
 Each function looks at rows, mostly two sets of first drafts on the same dev problems, and returns the
 alarms it raises: amber = look at it, red = the challenger is not promoted. The limits are proposals; what
-noise could do at about a hundred problems stays quiet, and with fewer than `LEAST` there is no alarm but
-`one_score`. `not_looked_at` names those that could not be raised, and why.
+noise could do at about a hundred problems stays quiet. `LEAST` problems (judged traces, pairs) are needed;
+for judge_pleased, judge_drift, improver_echo and one_score `FEW` are enough. `not_looked_at` names the alarms
+that could not be raised, and why.
 """
 
 from __future__ import annotations

@@ -13,12 +13,12 @@ words.
 from __future__ import annotations
 
 import functools
-import html
 import itertools
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,6 +37,7 @@ from cotkit.analysis.intervals import (
 )
 from cotkit.analysis.views import readable
 from cotkit.records import Candidate, Row
+from cotkit.shown import escaped, mended, mended_frame
 from cotkit.verify import answer_key
 
 if TYPE_CHECKING:
@@ -75,7 +76,9 @@ class BenchmarkReport:
 
         Raises ValueError when two runs hold different problems under one id.
         """
-        traces, costs, unfinished, reasons = [], [], {}, dict(failed or {})
+        runs = {mended(name): run for name, run in runs.items()}
+        reasons = {mended(name): mended(why) for name, why in (failed or {}).items()}
+        traces, costs, unfinished = [], [], {}
         problems: dict[str, Row] = {}
         for name, run in runs.items():
             rows, report, asked = run.records(), run.report, run.config.get("num_generations", 1)
@@ -85,15 +88,15 @@ class BenchmarkReport:
             costs.append(_cost(name, rows, report))
             unfinished[name] = asked * (report.get("given", len(rows)) - len(rows))
             if reason := _why_incomplete(rows, report):
-                reasons.setdefault(name, reason)
+                reasons.setdefault(name, mended(reason))
         in_order = sorted(problems.values(), key=lambda row: row.index)
         table = [(row.id, _domain(row), row.problem, row.reference) for row in in_order]
         frames = (
-            pandas.DataFrame(traces, columns=TRACE_COLUMNS),
-            pandas.DataFrame(table, columns=["id", "domain", "problem", "reference"]),
-            pandas.DataFrame(costs),
+            mended_frame(traces, TRACE_COLUMNS),
+            mended_frame(table, ["id", "domain", "problem", "reference"]),
+            pandas.DataFrame(costs, columns=[*_cost("", (), {})]),  # of a line, where there is none too
         )
-        return cls(dict(runs), *frames, unfinished, reasons, tuple(ks))
+        return cls(runs, *frames, unfinished, reasons, tuple(ks))
 
     @property
     def models(self) -> list[str]:
@@ -141,8 +144,9 @@ class BenchmarkReport:
     def differences(self) -> pandas.DataFrame:
         """Every two models on the problems decided for both: accuracy of `second` less that of `first`.
 
-        gained and lost: problems that `second` gets right more, and less, often. p_value: McNemar's exact
-        test; p_holm: Holm's over all pairs. clear: p_holm below 0.05 and an interval without 0.
+        gained and lost: problems that `second` gets right more, and less, often. p_value: of McNemar's exact
+        test, with several completions of the sign-flip test; p_holm: Holm's over all pairs. clear: p_holm
+        below 0.05 and an interval without 0.
         """
         right = {model: _right_by_problem(own) for model, own in self._by_model()}
         lines = []
@@ -201,7 +205,7 @@ class BenchmarkReport:
         return iter(self.traces.groupby("model", sort=False))
 
     def _repr_html_(self) -> str:
-        notes = "".join(f"<p>{html.escape(f'{name}: {why}')}</p>" for name, why in self.failed.items())
+        notes = "".join(f"<p>{escaped(f'{name}: {why}')}</p>" for name, why in self.failed.items())
         totals = self.table[self.table["domain"].isin([MEAN, ALL])]
         return notes + readable(totals.reset_index(drop=True)).to_html(index=False)
 
@@ -309,36 +313,64 @@ def paired_completions(first: Sequence[list[bool]], second: Sequence[list[bool]]
         gap = paired_difference([flags[0] for flags in first], [flags[0] for flags in second])
         low, high, difference, p = gap.low, gap.high, gap.difference, gap.p_value
     else:
-        # in whole steps: shares that are alike must not differ by the noise of floating point
-        scale = math.lcm(*(len(flags) for flags in (*first, *second)))
-        a, b = ([sum(flags) * scale // len(flags) for flags in side] for side in (first, second))
+        # exact: shares that are alike must not differ by the noise of floating point
+        a, b = ([Fraction(sum(flags), len(flags)) for flags in side] for side in (first, second))
         steps = [now - before for before, now in zip(a, b, strict=True)]
         gap = paired_difference([step < 0 for step in steps], [step > 0 for step in steps])
         if len(set(steps)) > 1:
-            low, high = (bound / scale for bound in mean_interval(steps))
+            low, high = mean_interval(list(map(float, steps)))
         else:
-            each = abs(steps[0]) / scale or 1.0
+            each = float(abs(steps[0])) or 1.0
             low, high = each * gap.low, each * gap.high
         low, high = max(-1.0, low), min(1.0, high)
-        difference, p = sum(steps) / scale / gap.n, sign_flip_test(steps)
+        difference, p = float(sum(steps)) / gap.n, sign_flip_test(steps)
     line = {"n": gap.n, "gained": gap.gained, "lost": gap.lost, "difference": difference}
     return line | {"difference_low": low, "difference_high": high, "p_value": p}
 
 
-def sign_flip_test(steps: Sequence[int]) -> float:
-    """Two-sided p of "each paired difference is as likely with the other sign", from all 2^n sign patterns.
+EXACT = 2**28  # additions of a test over all sign patterns
+MOST_SUMS = 2**20  # different sums of such a test, 8 bytes each
+FLIPS = 100_000  # sign patterns that are drawn where all are too many
 
-    With differences of 1, 0 and -1 it is McNemar's exact test. Source: Fisher (1935), The Design of
-    Experiments, section 21.
+
+def sign_flip_test(steps: Sequence[Fraction | int]) -> float:
+    """Two-sided p of "each paired difference is as likely with the other sign", from all 2^n sign patterns;
+    where their sums are too many and too fine, from `FLIPS` patterns drawn with a fixed seed.
+
+    With differences of 1, 0 and -1 it is McNemar's exact test. Sources: Fisher (1935), The Design of
+    Experiments, section 21; for drawn patterns, with the observed one among them, Phipson and Smyth (2010),
+    Statistical Applications in Genetics and Molecular Biology 9:39.
     """
-    chance = np.ones(1)  # of each possible sum, lowest first
+    moved = [Fraction(step) for step in steps if step]
+    scale = math.lcm(*(step.denominator for step in moved))
+    whole = [int(step * scale) for step in moved]
+    scale = math.gcd(*whole) or 1
+    whole = [step // scale for step in whole]
+    size = sum(map(abs, whole)) + 1
+    return _all_flips(whole) if size <= MOST_SUMS and size * len(whole) <= EXACT else _drawn_flips(whole)
+
+
+def _all_flips(steps: Sequence[int]) -> float:
+    chance = np.ones(1)  # of each sum of the positive ones, from 0
     for step in map(abs, steps):
-        wider = np.zeros(len(chance) + 2 * step)
+        wider = np.zeros(len(chance) + step)
         wider[: len(chance)] += chance / 2
-        wider[2 * step :] += chance / 2
+        wider[step:] += chance / 2
         chance = wider
-    sums = 2 * np.arange(len(chance)) - len(chance) + 1  # twice the sum
-    return min(1.0, float(chance[np.abs(sums) >= 2 * abs(sum(steps))].sum()))
+    sums = 2 * np.arange(len(chance)) - len(chance) + 1
+    return min(1.0, float(chance[np.abs(sums) >= abs(sum(steps))].sum()))
+
+
+def _drawn_flips(steps: Sequence[int]) -> float:
+    most = max(map(abs, steps))  # may be beyond the numbers of numpy
+    sizes = np.array([abs(step) / most for step in steps])
+    observed = abs(sum(steps)) / most - 1e-9 * sizes.sum()  # an equal sum counts, whatever its last digit
+    rng, block, beyond = np.random.default_rng(0), max(1, MOST_SUMS // len(sizes)), 0
+    for start in range(0, FLIPS, block):
+        drawn = rng.integers(0, 256, (min(block, FLIPS - start), len(sizes) // 8 + 1), np.uint8)
+        positive = np.unpackbits(drawn, axis=1, count=len(sizes))
+        beyond += int((np.abs(2 * (positive @ sizes) - sizes.sum()) >= observed).sum())
+    return (beyond + 1) / (FLIPS + 1)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from cotkit.records import Candidate, Row
-from cotkit.shown import mended
+from cotkit.shown import mended_frame
 
 if TYPE_CHECKING:
     import pandas
@@ -78,12 +78,9 @@ def candidates_frame(rows: Iterable[Row]) -> pandas.DataFrame:
     `score_mean` and one `score_<dimension>` a dimension lie on 0..1 and are NA where the trace was not judged
     or the judge failed (`judge_failed`); `mean_logprob` is there where the run asked for logprobs.
     """
-    import pandas
-
-    found = [_line(row, number) for row in rows for number in range(len(row.candidates))]
-    lines = [{name: mended(v) if isinstance(v, str) else v for name, v in line.items()} for line in found]
+    lines = [_line(row, number) for row in rows for number in range(len(row.candidates))]
     dimensions = list(dict.fromkeys(key for line in lines for key in line if key not in COLUMNS))
-    frame = pandas.DataFrame(lines, columns=[*COLUMNS, *dimensions])
+    frame = mended_frame(lines, [*COLUMNS, *dimensions])
     return frame.astype({**COLUMNS, **dict.fromkeys(dimensions, "float64")})
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cotkit.analysis.cycles import UNSEEN, Comparison
 from cotkit.analysis.intervals import NAN, Rate, bounded
+from cotkit.shown import mended_frame
 
 if TYPE_CHECKING:
     import pandas
@@ -78,8 +79,6 @@ def training_frame(reports: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:
     """One line a training: how many `examples` were exported for it, on how many `rows` it trained and what
     it left out (what its trainer says, nothing where it says nothing), steps, losses, warnings of the export
     and of the training."""
-    import pandas
-
     lines = []
     for report in reports:
         made, counts = report["training"], report["counts"]
@@ -92,7 +91,7 @@ def training_frame(reports: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:
             | {name: made.get(name) for name in ("steps", "loss_first", "loss_last")}
             | {"minutes": (made.get("seconds") or 0.0) / 60, "warnings": "; ".join(_warnings(report))}
         )
-    return pandas.DataFrame(lines, columns=_TRAINING_COLUMNS)
+    return mended_frame(lines, _TRAINING_COLUMNS)
 
 
 _TRAINING_COLUMNS = [
@@ -146,14 +145,12 @@ def _cell(value: float | None, *bounds: float | None, **known: Any) -> str | Non
 
 def unwatched_frame(reports: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:
     """The alarms that could not be raised, and why. Columns: cycle, alarms, why."""
-    import pandas
-
     lines = [
         {"cycle": report["cycle"], "alarms": alarms, "why": why}
         for report in reports
         for why, alarms in _unwatched(report).items()
     ]
-    return pandas.DataFrame(lines, columns=["cycle", "alarms", "why"])
+    return mended_frame(lines, ["cycle", "alarms", "why"])
 
 
 def _unwatched(report: Mapping[str, Any]) -> dict[str, str]:

@@ -29,6 +29,7 @@ from cotkit.analysis.intervals import (
     pass_at_k,
 )
 from cotkit.records import Candidate, Row
+from cotkit.shown import mended_frame
 
 if TYPE_CHECKING:
     import pandas
@@ -123,7 +124,7 @@ def _by_score(pairs: Sequence[Pair], old: Scores, new: Scores, measure: str, pro
 def dev_measures(rows: Sequence[Row]) -> dict[str, Any]:
     """What one actor did on a set: accuracy and its parts, pass@k, scores; each with its n. `answered`: an
     answer was found, by any marker, `boxed`: it stood in a box; `silent`: first drafts without words,
-    `undecided`: those that a program could not decide."""
+    `undecided`: those that a program could not decide. A problem that misses a draft is not in pass@k."""
     checked = checks(rows)
     drafts = list(first_drafts(rows, checked).values())
     decided = [c for c in drafts if c.verdict.correct is not None]
@@ -131,8 +132,8 @@ def dev_measures(rows: Sequence[Row]) -> dict[str, Any]:
     boxed = [c for c in decided if is_boxed(c)]
     right = sum(c.verdict.correct for c in decided)
     all_drafts = [own for row in rows if (own := drafts_of(row, checked(row)))]
-    k = min(map(len, all_drafts), default=0)
-    verdicts = [[c.verdict.correct for c in own] for own in all_drafts if k > 1]
+    k = max(map(len, all_drafts), default=0)
+    verdicts = [[c.verdict.correct for c in own] for own in all_drafts if len(own) == k > 1]
     passed = [pass_at_k(len(own), own.count(True), k) for own in verdicts if set(own) != {None}]
     return {
         "pass1": _rate(right, len(decided)),
@@ -319,8 +320,6 @@ def family_gains(before: Sequence[Row], now: Sequence[Row], trained: Mapping[str
     alone: of twenty one has p < 0.05 by chance), trained. Families trained on come first; a last line sums up
     those that never were. No lines where nothing has a verdict.
     """
-    import pandas
-
     types = {row.id: row.type or "problem" for row in now}
     groups: dict[str, list[tuple[bool, bool]]] = {}
     for a, b, id in paired(before, now, decided=True):
@@ -341,7 +340,7 @@ def family_gains(before: Sequence[Row], now: Sequence[Row], trained: Mapping[str
         }
         line |= {"gained": d.gained, "lost": d.lost, "p_value": d.p_value}
         lines.append(line | {"trained": trained.get(name, 0)})
-    return pandas.DataFrame(lines, columns=_FAMILY_COLUMNS)
+    return mended_frame(lines, _FAMILY_COLUMNS)
 
 
 UNSEEN = "(all never trained on)"

@@ -27,7 +27,7 @@ from cotkit.analysis.intervals import NAN, Rate, mean_interval, told
 from cotkit.analysis.scored_sources import problem_keys
 from cotkit.records import Candidate, Judgement, Row
 from cotkit.runs import Run
-from cotkit.shown import Shown
+from cotkit.shown import Shown, mended, mended_frame
 
 if TYPE_CHECKING:
     import pandas
@@ -67,8 +67,9 @@ class JudgeDiagnosis(Shown):
         `scored_by`: whether the scores under its name in a row are its own."""
         import pandas
 
+        judge, models = mended(judge), list(map(mended, models))  # as they stand in the tables
         lines = [line for row in run.records() if row.candidates for line in _scorings(row)]
-        scorings = pandas.DataFrame(lines, columns=_SCORING).astype({"score": float, "correct": object})
+        scorings = mended_frame(lines, _SCORING).astype({"score": float, "correct": object})
         scored = judge_scores(rows)
         mine = scored["row"].map(dict(enumerate(scored_by))).astype(bool)
         own = scored[(scored["judge"] == judge) & mine]
@@ -124,8 +125,6 @@ def _with_mean(scores: dict[str, float] | None) -> dict[str, float]:
 def judge_scores(rows: Sequence[Row]) -> pandas.DataFrame:
     """One line a trace, judge and dimension ("mean" among them): the members of a panel each for itself.
     `problem` is the id, or the text where ids are not unique; `row` the place in `rows`."""
-    import pandas
-
     keys = problem_keys((row.id, row.problem) for row in rows)
     lines = [
         _of_trace(f"{at}: {row.id}, trace {number}", keys[at], candidate)
@@ -137,7 +136,7 @@ def judge_scores(rows: Sequence[Row]) -> pandas.DataFrame:
         for dimension, score in _with_mean(judgement.scores).items()
     ]
     columns = [*_OF_TRACE, "judge", "dimension", "score", "row", "iteration"]
-    return pandas.DataFrame(lines, columns=columns).astype({"score": float, "correct": object})
+    return mended_frame(lines, columns).astype({"score": float, "correct": object})
 
 
 def _judgements(given: Judgement | None) -> list[Judgement]:

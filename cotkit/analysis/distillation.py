@@ -24,6 +24,7 @@ from cotkit.analysis.candidates import (
 )
 from cotkit.analysis.intervals import NAN, Rate, auc_interval, paired_difference, told
 from cotkit.records import Candidate, Row
+from cotkit.shown import mended_frame
 from cotkit.verify import answer_key
 
 if TYPE_CHECKING:
@@ -253,8 +254,6 @@ def by_type(rows: Sequence[Row]) -> pandas.DataFrame:
     """Per problem type, in input order: how many were kept, and how many the first draft and the final trace
     of the model's own got right (among the `decided` ones).
     """
-    import pandas
-
     lines = []
     for name in dict.fromkeys(row.type or "(no type)" for row in sorted(rows, key=lambda row: row.index)):
         group = [row for row in rows if (row.type or "(no type)") == name]
@@ -268,7 +267,7 @@ def by_type(rows: Sequence[Row]) -> pandas.DataFrame:
             **interval_columns("final", final),
         }
         lines.append(line)
-    return pandas.DataFrame(lines, columns=None if lines else ["type", "problems", "kept", "kept_share"])
+    return mended_frame(lines, None if lines else ["type", "problems", "kept", "kept_share"])
 
 
 def score_columns(frame: pandas.DataFrame) -> list[str]:

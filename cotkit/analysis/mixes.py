@@ -18,11 +18,10 @@ import numpy as np
 from cotkit.analysis.diversity import LEAST, SEEDS
 from cotkit.analysis.intervals import NAN
 from cotkit.analysis.kernels import vendi_score
+from cotkit.analysis.strategies import StrategyComparison, check_target
 
 if TYPE_CHECKING:
     import pandas
-
-    from cotkit.analysis.strategies import StrategyComparison
 
 SUBSET, SUBSETS = 50, 20  # questions of a mix whose diversity is taken, at most; how many such subsets
 DRAWS = 1000
@@ -61,12 +60,7 @@ def recommend(
     """
     import pandas
 
-    shares = [type(value) in (int, float) and math.isfinite(value) for value in (hard_share, diversity)]
-    if type(n) is not int or n < 1 or not all(shares) or not 0 <= hard_share <= 1 or diversity < 0:
-        raise ValueError(
-            f"no target: n {n!r} (a whole number, at least 1), hard_share {hard_share!r} (0..1), "
-            f"diversity {diversity!r} (0 or more)"
-        )
+    check_target(n, hard_share, diversity)
     table = found.reliability.set_index("strategy")
     unit = next((u for u in UNITS if table[u].notna().all() and table[u].any()), None)
     table = table[table["accepted"] >= LEAST]

@@ -14,6 +14,7 @@ from cotkit.analysis.diagnosis import MEAN, judge_scores
 from cotkit.analysis.intervals import NAN, auc_interval
 from cotkit.analysis.paths import lay_path
 from cotkit.records import Row
+from cotkit.shown import mended
 
 if TYPE_CHECKING:
     import pandas
@@ -38,7 +39,8 @@ def panel_weights(
     wrong.
     """
     table = panel_scores(rows, iteration)
-    return _weights(table if problems is None else table[table["id"].isin(problems)], judges)
+    known = None if problems is None else list(map(mended, problems))
+    return _weights(table if known is None else table[table["id"].isin(known)], judges)
 
 
 def panel_scores(rows: Sequence[Row], iteration: int | None = 0) -> pandas.DataFrame:
@@ -47,7 +49,7 @@ def panel_scores(rows: Sequence[Row], iteration: int | None = 0) -> pandas.DataF
     tells how far the members agree."""
     scored = judge_scores(rows)
     scored = scored if iteration is None else scored[scored["iteration"] == iteration]
-    panel = {candidate.judgement.judge for row in rows for candidate in row.candidates if candidate.judgement}
+    panel = {mended(c.judgement.judge) for row in rows for c in row.candidates if c.judgement}
     scored = scored[(scored["dimension"] == MEAN) & scored["correct"].notna() & ~scored["judge"].isin(panel)]
     names = list(dict.fromkeys(scored["judge"]))
     table = scored.pivot_table("score", "trace", "judge").reindex(columns=names)

@@ -17,7 +17,7 @@ from cotkit.analysis.diagnosis import unfinished
 from cotkit.analysis.distillation import interval_columns
 from cotkit.analysis.intervals import Rate
 from cotkit.runs import Run
-from cotkit.shown import Shown
+from cotkit.shown import Shown, mended_frame
 
 if TYPE_CHECKING:
     import pandas
@@ -43,15 +43,13 @@ class PositionBias(Shown):
 
     @classmethod
     def of(cls, model: str, run: Run) -> PositionBias:
-        import pandas
-
         lines = [
             line | {"pair": row.id, "problem": row.metadata["problem_id"]}
             for row in run.records()
             for line in row.metadata.get("answers", ())
         ]
         names = ["pair", "problem", "order", "better", "trace", "right"]
-        answers = pandas.DataFrame(lines, columns=names).astype({"trace": "Int64", "right": "Int64"})
+        answers = mended_frame(lines, names).astype({"trace": "Int64", "right": "Int64"})
         failed = Rate.of_flags(answers["better"].isna())
         missing = unfinished(run, answers["pair"].nunique(), "pairs")
         whole = answers.groupby("pair")["better"].transform("count") == 2  # both orders were answered

@@ -14,6 +14,7 @@ import numpy as np
 from cotkit.analysis.agreement import cohen_kappa
 from cotkit.analysis.intervals import Rate
 from cotkit.analysis.scored_sources import place, scored_frame
+from cotkit.shown import mended
 
 if TYPE_CHECKING:
     import pandas
@@ -82,7 +83,7 @@ def scored_rows(
     if described is not None and not isinstance(described, Mapping):
         raise TypeError(f"judge must be a judge or its describe(), got {judge!r:.80}")
     columns = _columns(frame, score_columns, (label, group))
-    taken = frame.reset_index(drop=True)
+    taken = _mended(frame.reset_index(drop=True))
     right = _labels(taken, label)
     scores = {column: _numbers(taken, column) for column in columns}
     drafts = _iterations(taken)
@@ -141,6 +142,14 @@ def scored_rows(
         sorted(taken["type"].dropna().astype(str).unique()) if "type" in taken else [],
         sorted(kept["iteration"].unique().tolist()) if "iteration" in taken else None,
     )
+
+
+def _mended(frame: pandas.DataFrame) -> pandas.DataFrame:
+    """With texts that can be compared as such: among objects there may be lone surrogates."""
+    import pandas
+
+    objects = [name for name, kind in frame.dtypes.items() if kind.kind == "O"]
+    return frame.assign(**{n: pandas.Series(list(map(mended, frame[n])), dtype=object) for n in objects})
 
 
 def _columns(

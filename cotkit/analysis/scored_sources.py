@@ -22,6 +22,7 @@ from cotkit.paths import run_folder
 from cotkit.records import Row
 from cotkit.rules import identity
 from cotkit.runs import Run, is_about, open_run, read_labels
+from cotkit.shown import mended
 
 if TYPE_CHECKING:
     import pandas
@@ -127,8 +128,8 @@ def _candidates(
 
 def problem_keys(pairs: Iterable[tuple[str, str]]) -> list[str]:
     """One key a problem for (id, text) pairs: the ids, or, where one id has two texts or one text two ids (of
-    several runs, by position), the texts with their blanks made one."""
-    pairs = [(id, " ".join(text.split())) for id, text in pairs]
+    several runs, by position), the texts with their blanks made one. Mended, for they stand in tables."""
+    pairs = [(mended(id), mended(" ".join(text.split()))) for id, text in pairs]
     known = {(id, text) for id, text in pairs if text}
     if len(known) == len({id for id, _ in known}) == len({text for _, text in known}):
         return [id for id, _ in pairs]
@@ -208,7 +209,7 @@ def _json_lines(path: pathlib.Path, group: str) -> list[dict[str, Any]]:
             id = None if id != id else int(id) if id.is_integer() else id
         if group in row:  # as numbers of one column long ids would lose digits
             row[group] = str(id) if isinstance(id, (int, float)) else id
-        rows.append(row | {LINE: number})
+        rows.append({name: mended(value) for name, value in row.items()} | {LINE: number})
     if not rows:
         raise ValueError("it is empty")
     return rows

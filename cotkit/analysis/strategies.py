@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import html
 import itertools
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -210,6 +211,16 @@ def coverage(runs: Runs) -> pandas.DataFrame:
     values = [value for _, _, value in sorted(groups)]
     frame.insert(2, "value", pandas.Series(values, dtype=object))  # a topic may hold a lone surrogate
     return frame
+
+
+def check_target(n: int = 100, hard_share: float = 0.0, diversity: float = 0.0) -> None:
+    """Raises ValueError for what `recommend` takes for no target, whatever the comparison."""
+    shares = [type(value) in (int, float) and math.isfinite(value) for value in (hard_share, diversity)]
+    if type(n) is not int or n < 1 or not all(shares) or not 0 <= hard_share <= 1 or diversity < 0:
+        raise ValueError(
+            f"no target: n {n!r} (a whole number, at least 1), hard_share {hard_share!r} (0..1), "
+            f"diversity {diversity!r} (0 or more)"
+        )
 
 
 def compared_texts(runs: Runs, seeds: Sequence[Any]) -> list[str]:

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING
 
 from cotkit.analysis.conclusions import outcome
 from cotkit.records import Candidate, Judgement, Row
-from cotkit.shown import escaped
+from cotkit.shown import VERBATIM, escaped
 
 if TYPE_CHECKING:
     import pandas
 
 MAX_CHARACTERS = 6000  # of a trace on a card; the run folder has the whole
-VERBATIM = "mathjax_ignore tex2jax_ignore"  # "$5 and $6" is no mathematics
 EXCEPTIONS = {
     "undecided", "rationalized", "no_trace", "unjudged", "judge_failed", "saw_reference", "failed", "cached",
 }  # fmt: skip
@@ -140,8 +139,7 @@ def _bar(value: float) -> str:
 def _folded(c: Candidate, row: Row) -> str:
     names = {"draft": f"draft {c.sample_index + 1}", "refine": f"refinement {c.iteration}"}
     answer = "no answer" if c.answer is None else f"answer {_short(c.answer)}"
-    mean = c.judgement.mean if c.judgement else None
-    score = "" if mean is None else f", mean score {mean:.2g}"
+    score = "" if c.score is None else f", mean score {c.score:.2g}"
     summary = f"{names.get(c.stage, 'with the answer as a hint')}: {c.verdict.in_words}, {answer}{score}"
     return f"<details><summary>{escaped(summary)}</summary>{_body(c, row)}</details>"
 

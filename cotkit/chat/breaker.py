@@ -3,6 +3,8 @@
 Closed, everyone passes. Open, nobody does until a cool-down has passed; then one call probes: an answer
 closes the breaker, a failure opens it for twice as long. It opens hard (a bad key, no such model, no money,
 nothing but 429) or soft (fault after fault): a soft one still lets a call through that has no other endpoint.
+Such a call that fails is one row's failure, for it may be these rows that the endpoint cannot answer. When
+many different prompts in a row got no answer, whoever asks is told that the endpoint is given up.
 """
 
 from __future__ import annotations
@@ -12,13 +14,15 @@ from cotkit.chat.limiter import Clock
 
 COOL_DOWN_S, LONGEST_COOL_DOWN_S = 30.0, 600.0
 FAILURES_TO_OPEN, CALLS_TO_OPEN = 10, 3  # in a row, and of so many calls: one poisoned row opens nothing
+PROMPTS_TO_GIVE_UP = 20  # in a row, or twice what may be in flight: most blocks of poisoned rows are shorter
 
 
 class Breaker:
     """`kind` is what opened it, None while it is closed; `reason` says it in words."""
 
-    def __init__(self, clock: Clock):
+    def __init__(self, clock: Clock, most_in_flight: int = 1):
         self._clock = clock
+        self._enough = max(PROMPTS_TO_GIVE_UP, 2 * most_in_flight)
         self.succeeded()
 
     def succeeded(self) -> None:
@@ -29,6 +33,20 @@ class Breaker:
         self._until, self._cool_down = 0.0, COOL_DOWN_S
         self._failures = 0
         self._callers: set[int] = set()
+        self._unanswered: set[int] = set()
+
+    def gave_up(self, prompt: int) -> None:
+        """A call has used up its tries."""
+        self._unanswered.add(prompt)
+
+    @property
+    def given_up(self) -> bool:
+        """Whether going on is pointless."""
+        return self._hard or len(self._unanswered) >= self._enough
+
+    def told(self) -> None:
+        """That it is given up: who goes on all the same gets as far again, and not nowhere."""
+        self._unanswered.clear()
 
     def failed(self, failure: Failure, caller: int) -> bool:
         """A fault that may pass. True = it was one too many, or of the call that probed: now open."""

@@ -19,6 +19,7 @@ import ipaddress
 import json
 import math
 import os
+import re
 import urllib.parse
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -72,10 +73,6 @@ class EndpointOptions:
         check_number("timeout", self.timeout, above=0)
         check_number("rate_limit_patience", self.rate_limit_patience, least=0)
         check_sampling({name: getattr(self, name) for name in SAMPLING}, self.extra_body)
-        try:
-            json.dumps(dict(self.extra_body or {}), allow_nan=False)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"extra_body cannot be sent as JSON: {error}") from None
         if self.structured not in ("auto", *STRUCTURED):
             raise ValueError(f"structured must be auto, {', '.join(STRUCTURED)}; got {self.structured!r}")
         if self.supports_n not in ("auto", True, False):
@@ -142,6 +139,24 @@ def check_sampling(sampling: Mapping[str, Any], extra_body: Mapping[str, Any] | 
     check_number("the seed in extra_body", extra_body.get("seed"), whole=True, optional=True)
     if taken := sorted(RESERVED & set(extra_body)):
         raise ValueError(f"extra_body cannot set {', '.join(taken)}: cotkit sets it")
+    for name, value in extra_body.items():
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise TypeError(f"extra_body[{name!r}] cannot be sent as JSON: {error}") from None
+    _check_names("extra_body", extra_body)
+
+
+def _check_names(where: str, value: Any) -> None:
+    """TypeError for a name that is no text: each encoder makes something else of it."""
+    if isinstance(value, Mapping):
+        for name, part in value.items():
+            if not isinstance(name, str):
+                raise TypeError(f"{where} has the field {name!r}: the names of fields must be texts")
+            _check_names(f"{where}[{name!r}]", part)
+    elif isinstance(value, (list, tuple)):
+        for place, part in enumerate(value):
+            _check_names(f"{where}[{place}]", part)
 
 
 def check_number(
@@ -167,6 +182,9 @@ def check_number(
         raise ValueError(f"{name} must be at most {most}, got {value!r}")
 
 
+_HOST = re.compile(r"[\w.-]+|[0-9a-fA-F:.]+(%\w+)?")  # a name, or an IPv6 address without its brackets
+
+
 def checked_url(base_url: str | None) -> str:
     """The base_url without its last slash; ValueError, without repeating it, when it could hold a key.
 
@@ -177,6 +195,7 @@ def checked_url(base_url: str | None) -> str:
     try:
         parts = urllib.parse.urlsplit(base_url)
         valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        valid = valid and bool(_HOST.fullmatch(parts.hostname)) and bool(parts.hostname.encode("idna"))
     except (ValueError, AttributeError, TypeError):
         valid = False
     if not valid:

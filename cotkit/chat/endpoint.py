@@ -23,6 +23,7 @@ import pydantic
 from cotkit import aio
 from cotkit.chat.breaker import Breaker
 from cotkit.chat.config import EndpointOptions, checked_url, read_key
+from cotkit.chat.descriptors import make_room
 from cotkit.chat.dialect import Call, Dialect
 from cotkit.chat.errors import DOWN, TRANSIENT, Failure, scrub
 from cotkit.chat.ledger import CallLedger
@@ -66,7 +67,7 @@ class Endpoint:
         self.identity = options.endpoint_name or self.label + parts.path
         self._clock = clock or Clock()
         self.limiter = Limiter(options.max_concurrency, options.max_requests_per_minute, self._clock)
-        self.breaker = Breaker(self._clock)
+        self.breaker = Breaker(self._clock, options.max_concurrency)
         self.dialect = Dialect(options, self.identity, self.host)
         self.retries = self.rate_limited = self.answered = 0
         self.last_failure = ""
@@ -162,6 +163,8 @@ class Endpoint:
             passing = failure.kind in TRANSIENT and not elsewhere
             passing |= failure.kind == "empty" and empties < EMPTY_RETRIES
             if not passing or retries >= self.options.max_retries:
+                if failure.kind in TRANSIENT:
+                    self.breaker.gave_up(hash(str(calls[0].messages)))
                 raise failure
             empties += failure.kind == "empty"
             retries += 1
@@ -358,6 +361,7 @@ class Endpoint:
         _ = self.price  # loads the table now, not after the first answer
         key = self._key.get_secret_value()
         self._transport = open_transport(self.options, self.base_url, self.host, key, self._client)
+        make_room(self._transport, 2 * self.options.max_concurrency)
         self._closer = weakref.finalize(self, _close, self._transport, asyncio.get_running_loop())
         return self._transport
 

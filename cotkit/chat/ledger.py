@@ -27,6 +27,7 @@ from cotkit.chat.errors import LedgerError
 from cotkit.chat.tally import Amount, Tally
 from cotkit.records import Completion, Usage
 from cotkit.runs import DigestMap, Journal, JournalError, dump_compact, dump_json, read_lines
+from cotkit.whole import whole_file
 
 if TYPE_CHECKING:
     from cotkit.chat.endpoint import Endpoint
@@ -44,7 +45,8 @@ class CallLedger:
         429s do not. They bound the whole run: what earlier sessions on this folder spent is counted.
     use_cache: False asks everything again; what is stored stays.
     read_only: for `totals` and `find` of a file that is left as it is.
-    shared: False where a lock on the folder keeps other writers out.
+    shared: False where the caller holds the folder's lock (`run.lock`), as a run does; meanwhile others may
+        open its ledger `read_only` alone.
 
     Raises LedgerError when the file cannot be used, or is not a ledger; nothing in it is changed then.
     """
@@ -78,7 +80,12 @@ class CallLedger:
                     start = end
             else:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
-                self._journal = Journal(self.path, self._read, shared=shared)
+                self._journal = Journal(
+                    self.path,
+                    self._read,
+                    shared=shared,
+                    owner=self.path.parent / "run.lock" if shared else None,
+                )
             self._file = open(self.path, "rb")  # noqa: SIM115 - open for the run's life
         except OSError as error:
             raise self._unusable(error) from None
@@ -305,8 +312,7 @@ def merge_ledgers(paths: Iterable[Path], output: Path) -> dict[str, Any]:
     """A new calls.jsonl with all calls and answers of others, and its `totals()`. What one of them has
     forgotten is left out, so that it takes no answer from another. Raises LedgerError.
     """
-    output.parent.mkdir(parents=True, exist_ok=True)
-    with open(output, "wb") as merged:
+    with whole_file(output) as temporary, open(temporary, "wb") as merged:
         for path in filter(Path.is_file, paths):
             with CallLedger(path, read_only=True) as ledger:
                 start = 0

@@ -275,7 +275,9 @@ class ChatModel(Shown):
     def _error(self, ended: dict[Endpoint, Failure], attempts: list[Attempt]) -> ModelError:
         """What the caller is told when nobody answered; `ended` in the order of asking."""
         *_, last = ended.values()
-        if last.kind in PASSED_ON and all(endpoint.breaker.kind for endpoint in self.endpoints):
+        if last.kind in PASSED_ON and all(endpoint.breaker.given_up for endpoint in self.endpoints):
+            for endpoint in self.endpoints:
+                endpoint.breaker.told()
             kinds = {endpoint.breaker.kind for endpoint in self.endpoints}
             kind = kinds.pop() if len(kinds) == 1 and kinds <= DOWN else "circuit_open"
             reasons = "; ".join(f"{_where(e)}: {e.breaker.reason}" for e in self.endpoints)

@@ -3,7 +3,7 @@
 from cotkit.judge.base import Judge
 from cotkit.judge.confidence import ConfidenceJudge
 from cotkit.judge.llm import LLMJudge, nonce
-from cotkit.judge.model_verifier import ModelVerifier
+from cotkit.judge.model_verifier import MODEL_FAILED, ModelVerifier
 from cotkit.judge.named import named_judge, named_panel
 from cotkit.judge.panel import JudgePanel
 from cotkit.judge.reward import RewardModelJudge
@@ -12,6 +12,7 @@ from cotkit.judge.thresholds import Thresholds
 from cotkit.records import Dimension, Judgement
 
 __all__ = [
+    "MODEL_FAILED",
     "ConfidenceJudge",
     "Dimension",
     "Judge",

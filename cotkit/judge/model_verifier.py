@@ -19,6 +19,7 @@ from cotkit.prompts import load
 from cotkit.records import Extraction, Verdict
 from cotkit.verify import AnswerVerifier, Verifier, has_program
 
+MODEL_FAILED = "model_failed"  # method of a verdict that the model was asked for and did not give
 LONGEST = 20_000  # characters of an answer the model is asked about
 SAYS = {"equivalent": True, "different": False, "cannot tell": None}
 SCHEMA = {
@@ -36,7 +37,8 @@ class ModelVerifier(Verifier):
 
     It is asked only where there is an answer and a reference, and never about a problem with a check program
     or tests, whose reference is one right answer of several. An answer or a reference of over 20,000
-    characters stays undecided unasked, and a model that fails leaves the answer undecided.
+    characters stays undecided unasked. A model that fails leaves the answer undecided with
+    `method="model_failed"`: a run keeps no such trace, whatever a judge says, and the next call asks again.
     """
 
     calls_model = True
@@ -84,7 +86,8 @@ class ModelVerifier(Verifier):
         said = await aio.together(self._ask(problem.problem, *order, ledger) for order in orders)
         correct = said[0].correct if said[0].correct == said[1].correct else None
         reasons = list(dict.fromkeys(one.reason for one in said))
-        return found, Verdict(correct=correct, method="model", reason="; swapped: ".join(reasons))
+        method = MODEL_FAILED if any(one.method == MODEL_FAILED for one in said) else "model"
+        return found, Verdict(correct=correct, method=method, reason="; swapped: ".join(reasons))
 
     async def _ask(self, problem: str, one: str, other: str, ledger: Any) -> Verdict:
         messages = self.prompt.messages(
@@ -95,7 +98,7 @@ class ModelVerifier(Verifier):
         except ModelError as error:
             if error.stops_run:
                 raise
-            return Verdict(correct=None, method="model", reason=f"{error.kind}: {error}")
+            return Verdict(correct=None, method=MODEL_FAILED, reason=f"{error.kind}: {error}")
         said = completion.parsed
         reason = f"{said['verdict']}: {said['reason']}"
         return Verdict(correct=SAYS[said["verdict"]], method="model", reason=reason)

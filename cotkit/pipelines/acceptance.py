@@ -9,9 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from cotkit.judge import Thresholds
+from cotkit import analysis
+from cotkit.judge import MODEL_FAILED, Thresholds
 from cotkit.pipelines.leaks import feedback_leaks
 from cotkit.records import Candidate, Row
+
+PERMANENT = frozenset({"bad_request", "context_length"})  # kinds of ModelError asking again does not mend
+VERIFIER_FAILED = frozenset({MODEL_FAILED, "sandbox_failed"})  # methods of a verdict that was not come to
+ASKED_AGAIN = ("judge_failed", "verifier_failed")  # drop reasons that are no fault of the trace
 
 
 class Rules(Protocol):
@@ -45,7 +50,8 @@ def feedback_on(candidate: Candidate, thresholds: Thresholds, gold: str | None, 
             "Read again what is asked and check each step."
         )
     if (judgement := candidate.judgement) is not None and judgement.scores is not None:
-        told = judgement.saw_reference and feedback_leaks(judgement.feedback, gold, problem, candidate.trace)
+        may_tell = judgement.saw_reference and not candidate.verdict.correct  # else it has the answer itself
+        told = may_tell and feedback_leaks(judgement.feedback, gold, problem, candidate.trace)
         lines += ["" if told else judgement.feedback, thresholds.feedback(judgement.scores)]
     return "\n".join(line for line in lines if line) or "Check each step again."
 
@@ -56,6 +62,8 @@ def spoilt(candidate: Candidate, recipe: Rules) -> str | None:
         return "truncated"
     if candidate.leaks:
         return "leak"
+    if candidate.verdict.method in VERIFIER_FAILED and recipe.require_verdict:
+        return "verifier_failed"
     if candidate.verdict.correct is False and recipe.require_verdict:
         return "no_answer" if candidate.verdict.method == "no_answer" else "wrong_answer"
     return None
@@ -80,21 +88,35 @@ def drop_reason(candidate: Candidate, recipe: Rules) -> str | None:
     return None if met else "below_threshold"
 
 
+def is_hurt(row: Row) -> bool:
+    """Whether an endpoint failed a draft, a refinement or a verdict of this row and may give it next time. A
+    model that said nothing, beside others of its traces, is not asked again until it says something."""
+    final = PERMANENT | analysis.drafts.SILENT if row.candidates else PERMANENT
+    unverified = any(candidate.verdict.method in VERIFIER_FAILED for candidate in row.candidates)
+    return unverified or any(error["kind"] not in final for error in row.errors)
+
+
 def decide(row: Row, recipe: Rules) -> None:
-    """Record the final trace, whether it is accepted, and why not."""
+    """Record the final trace, whether it is accepted, and why not.
+
+    A row that is not accepted is asked again by the next call where a judge failed on a trace that it could
+    have saved, or it `is_hurt`, whatever else it holds; what was answered comes from the cache. One that is
+    accepted stays as it is, with what failed in its `errors`: a kept trace is never taken back for a draft
+    that is missing beside it.
+    """
     row.final = best_of(row.candidates)
     best = row.best
+    row.accepted = best is not None and best.accepted
+    if row.accepted:
+        return
     if best is None:
         last = row.errors[-1]
         row.drop_reason, row.detail = f"model_{last['kind']}", last["message"]
-        row.retryable = last["kind"] not in ("bad_request", "context_length")
-        return
-    row.accepted = best.accepted
-    if best.accepted:
-        return
-    row.drop_reason = drop_reason(best, recipe)
-    row.retryable = row.drop_reason == "judge_failed"
-    row.detail = _detail(best, row.drop_reason, recipe)
+    else:
+        row.drop_reason = drop_reason(best, recipe)
+        row.detail = _detail(best, row.drop_reason, recipe)
+    unjudged = any(drop_reason(c, recipe) == "judge_failed" for c in row.candidates if c.judgement)
+    row.retryable = row.drop_reason in ASKED_AGAIN or unjudged or is_hurt(row)
 
 
 def _detail(best: Candidate, reason: str, recipe: Rules) -> str:

@@ -33,7 +33,7 @@ from typing import Any
 
 from cotkit import aio
 from cotkit.chat import BudgetExceeded, CallLedger, Completion, ModelError
-from cotkit.pipelines.acceptance import best_of
+from cotkit.pipelines.acceptance import PERMANENT, best_of
 from cotkit.pipelines.distill import note_error, with_examples
 from cotkit.pipelines.lineage import inherit, made_problem
 from cotkit.pipelines.novelty import Novelty
@@ -51,7 +51,6 @@ from cotkit.records import Candidate, Judgement, Row
 
 STEPS = ("attempted", "parsed", "new", "executable", "deterministic", "typed", "agrees", "judged", "solved")
 SHOWN_CODE = 1500  # characters; longer programs are not shown to the coder
-PERMANENT = ("bad_request", "context_length")  # kinds of failure that asking again does not mend
 
 
 class Synthesizer:

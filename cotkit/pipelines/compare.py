@@ -38,6 +38,11 @@ if TYPE_CHECKING:
 
 SEEDS = "seeds"
 BATCH, AT_ONCE = 256, 4  # texts in one request for embeddings, and such requests in flight
+DECIDED = {  # of each solver's run, and what says it here
+    "num_generations": "k= is how many drafts each problem gets",
+    "max_iterations": "a solver's drafts are not refined",
+    "unchecked": "what nothing can check is kept, and counted as undecided",
+}
 Embed = Callable[[list[str]], Any]
 
 
@@ -63,19 +68,9 @@ class Comparison:
             raise TypeError("runs must be {strategy: run of synthesize}, with at least one")
         if SEEDS in runs:
             raise ValueError(f"{SEEDS!r} is the name of the baseline: give the strategy another one")
-        for name, value, least in (("k", k, 1), ("sample", sample, 3)):
-            check_whole(name, value, least)
-        if not 0 <= hard < 1:
-            raise ValueError(f"hard is the solve rate up to which a problem is hard, in 0..1, got {hard!r}")
+        check_comparison(solver, second_solver, k=k, kernel=kernel, sample=sample, hard=hard, **options)
         solvers = {"solver": solver, "second_solver": second_solver}
         self.solvers = {role: model for role, model in solvers.items() if model is not None}
-        for role, model in self.solvers.items():
-            if not hasattr(model, "acandidates"):
-                raise TypeError(f"{role} must be a ChatModel, got {type(model).__name__}")
-        if solver is None and second_solver is not None:
-            raise ValueError("second_solver is compared with solver: give both")
-        if solver is None and options:
-            raise TypeError(f"{sorted(options)[0]} is an option of the solver's run, but there is no solver")
         self.runs = {name: one if isinstance(one, Run) else Run(one) for name, one in runs.items()}
         self.seeds = [] if seeds is None else load_problems(seeds)
         made = {name: synthesized_problems(one, all=True) for name, one in self.runs.items()}
@@ -124,8 +119,7 @@ class Comparison:
         """How alike the questions are, by vectors that are asked for now; None = TF-IDF."""
         if self.embed is None or not (texts := analysis.compared_texts(self.rows, self.seeds)):
             return None
-        name, embed = self.embed
-        return analysis.given_kernel(_remembered(embed, name, texts, self.folder), len(texts), name)
+        return analysis.given_kernel(_vectors(*self.embed, texts, self.folder), len(texts), self.embed[0])
 
     def _foreign(self) -> Iterator[str]:
         known = {seed.id for seed in self.seeds}
@@ -147,6 +141,34 @@ class Comparison:
         )
 
 
+def check_comparison(
+    solver: ChatModel | None = None,
+    second_solver: ChatModel | None = None,
+    *,
+    k: int = 4,
+    kernel: str | Embed | Mapping[str, Any] = "tfidf",
+    sample: int = 200,
+    hard: float = 0.25,
+    **options: Any,
+) -> None:
+    """Raises what `compare_strategies` would for options that cannot work, whatever the runs: a notebook asks
+    before it pays for them."""
+    for name, value, least in (("k", k, 1), ("sample", sample, 3)):
+        check_whole(name, value, least)
+    if isinstance(hard, bool) or not isinstance(hard, (int, float)) or not 0 <= hard < 1:
+        raise ValueError(f"hard is the solve rate up to which a problem is hard, in 0..1, got {hard!r}")
+    for role, model in {"solver": solver, "second_solver": second_solver}.items():
+        if model is not None and not hasattr(model, "acandidates"):
+            raise TypeError(f"{role} must be a ChatModel, got {type(model).__name__}")
+    if solver is None and second_solver is not None:
+        raise ValueError("second_solver is compared with solver: give both")
+    for name in filter(DECIDED.get, options):
+        raise TypeError(f"compare_strategies has no option {name!r}: {DECIDED[name]}")
+    if solver is None and options:
+        raise TypeError(f"{sorted(options)[0]} is an option of the solver's run, but there is no solver")
+    _embedder(kernel)
+
+
 def compare_strategies(
     runs: Mapping[str, Run | str | os.PathLike[str]],
     solver: ChatModel | None = None,
@@ -160,15 +182,16 @@ def compare_strategies(
     seeds: what the runs were made from, as for `load_problems`: the baseline. None = no baseline.
     solver: the ChatModel whose solve rate is the difficulty; None leaves difficulty out. second_solver: of
         another strength: which sets tell the two apart? k: drafts a problem of each.
-    kernel: how alike questions are: "tfidf"; a function {list of texts -> one vector each}; or an endpoint
-        that speaks OpenAI's embeddings API, {"model": ..., "base_url": ..., "api_key_env": ...}.
+    kernel: how alike questions are: "tfidf"; an endpoint that speaks OpenAI's embeddings API, {"model": ...,
+        "base_url": ..., "api_key_env": ...}, whose vectors are kept in the folder; or a function {list of
+        texts -> one vector each}, which every call asks anew: no two functions can be told apart for sure.
     sample: questions of the equal-size subsets that diversity is measured on, at most.
     hard: the solve rate up to which a problem is hard.
     run: name or path of the folder for the solvers' runs; None = named by runs and solvers, so that the same
         call resumes, and asks only for problems that came in since.
     Further options go to each solver's `distill`: temperature, top_p, max_tokens, resume, show, time_limit,
         budget_usd, budget_tokens, budget_calls (for each solver), verifier, few_shot_examples, executor,
-        shards.
+        shards. num_generations, max_iterations and unchecked are decided: TypeError.
 
     Raises ValueError or TypeError for anything wrong with runs, seeds or options, before the first call.
     """
@@ -247,12 +270,12 @@ def _distinct(sets: Mapping[str, Sequence[Problem]]) -> tuple[list[Problem], set
     return turns, {text for text, several in references.items() if len(several) > 1}
 
 
-def _embedder(kernel: Any) -> tuple[str, Embed] | None:
-    """(name, function) of a kernel; None = TF-IDF."""
-    if kernel == "tfidf":
+def _embedder(kernel: Any) -> tuple[str, Embed, str | None] | None:
+    """(name, function, what its vectors are kept under) of a kernel; None = TF-IDF."""
+    if isinstance(kernel, str) and kernel == "tfidf":
         return None
     if callable(kernel):
-        return getattr(kernel, "__name__", type(kernel).__name__), kernel
+        return getattr(kernel, "__name__", type(kernel).__name__), kernel, None
     if not isinstance(kernel, Mapping) or not {"model"} <= set(kernel) <= {
         "model",
         "base_url",
@@ -262,9 +285,12 @@ def _embedder(kernel: Any) -> tuple[str, Embed] | None:
             "kernel must be 'tfidf', a function of a list of texts, or an endpoint as {'model': ..., "
             f"'base_url': ..., 'api_key_env': ...}}, got {kernel!r}"
         )
-    url = checked_url(kernel.get("base_url"))
-    key, model = read_key(kernel.get("api_key_env"), url), kernel["model"]
-    return f"{model} at {urlsplit(url).netloc}", lambda texts: _embeddings(texts, model, url, key)
+    model, url = kernel["model"], checked_url(kernel.get("base_url"))
+    if not isinstance(model, str) or not model:
+        raise ValueError(f"kernel: model must be the name of an embedding model, got {model!r}")
+    key = read_key(kernel.get("api_key_env"), url)
+    asked = functools.partial(_embeddings, model=model, url=url, key=key)
+    return f"{model} at {urlsplit(url).netloc}", asked, f"{model} at {url}"
 
 
 def _embeddings(texts: list[str], model: str, url: str, key: str | None) -> list[list[float]]:
@@ -297,20 +323,22 @@ def _embeddings(texts: list[str], model: str, url: str, key: str | None) -> list
     return vectors
 
 
-def _remembered(embed: Embed, name: str, texts: Sequence[str], folder: pathlib.Path) -> Any:
-    """The vectors of the texts; what was asked for before is in `embeddings.npz` of the folder."""
+def _vectors(name: str, embed: Embed, kept_as: str | None, texts: Sequence[str], folder: pathlib.Path) -> Any:
+    """The vectors of the texts, each asked for once; those of an endpoint are kept in `embeddings.npz` of the
+    folder. Two functions may have one name, so that theirs are not."""
     import numpy as np
 
-    keys = [hashlib.sha256(f"{name}\0{t}".encode("utf-8", "surrogatepass")).hexdigest() for t in texts]
+    keys = [hashlib.sha256(f"{kept_as}\0{t}".encode("utf-8", "surrogatepass")).hexdigest() for t in texts]
     path = folder / "embeddings.npz"
     known: dict[str, Any] = {}
-    if path.is_file():
+    if kept_as is not None and path.is_file():
         with np.load(path) as stored:
             known = dict(zip(stored["keys"].tolist(), stored["vectors"], strict=True))
     new = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
     if new:
         vectors = analysis.given_kernel(embed(list(new.values())), len(new), name).vectors
         known = {**{key: known[key] for key in keys if key in known}, **dict(zip(new, vectors, strict=True))}
+    if new and kept_as is not None:
         with whole_file(path) as temporary, open(temporary, "wb") as file:
             np.savez(file, keys=np.array(list(known)), vectors=np.array(list(known.values())))
     return np.array([known[key] for key in keys])

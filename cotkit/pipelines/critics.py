@@ -101,14 +101,16 @@ class Again:
                 self._begun[key] = asyncio.ensure_future(self._mean(problem, trace))
 
     async def scores(self, items: Sequence[tuple[Problem, str]]) -> list[float | None]:
-        """Mean scores, asked once for the same traces; None where the judge failed."""
+        """Mean scores, asked once for the same traces; None where the judge failed, which the next call asks
+        again."""
         path, keys = self._folder / "scores.json", [(p.id, p.problem, trace) for p, trace in items]
         asked = hashlib.sha256(repr(keys).encode()).hexdigest()
         known = read_json(path) if path.is_file() else None
-        if isinstance(known, dict) and known["asked"] == asked:
-            return known["scores"]
-
-        scores: list[float | None] = [None] * len(items)
+        same = isinstance(known, dict) and known["asked"] == asked
+        scores: list[float | None] = known["scores"] if same else [None] * len(items)
+        missing = [place for place, score in enumerate(scores) if score is None]
+        if same and not missing:
+            return scores
 
         async def one(place: int) -> None:
             if (begun := self._begun.get(keys[place])) is not None:
@@ -118,7 +120,7 @@ class Again:
             scores[place] = await self._mean(*items[place])
 
         width = sum(getattr(model, "max_concurrency", 1) for model in self._judge.models) or 8
-        await aio.pool(range(len(items)), one, width)
+        await aio.pool(missing, one, width)
         write_json(path, {"asked": asked, "scores": scores})
         return scores
 
@@ -231,7 +233,7 @@ class Watch:
         share = scored[:: max(1, math.ceil(len(scored) / count))]
         items = [(problem_of(row), c.trace) for row, c in share]
         again = await self.asks.scores(judge, items, self.root / cycle_name(cycle) / "noise")
-        return repeat_noise([c.judgement.mean for _, c in share], again)
+        return repeat_noise([c.score for _, c in share], again)
 
     async def _frozen_again(
         self, cycle: int

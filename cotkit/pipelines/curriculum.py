@@ -15,12 +15,14 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import math
 import random
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from cotkit import analysis
+from cotkit.pipelines.acceptance import VERIFIER_FAILED
 from cotkit.pipelines.novelty import Novelty
 from cotkit.problems import Problem
 from cotkit.records import Row
@@ -52,47 +54,50 @@ def split_problems(
     problems: Sequence[Problem],
     dev: int | float,
     test: int | float,
-    held_out_types: Iterable[str] = (),
+    held_out_types: Collection[str] = (),
     seed: int = 0,
 ) -> dict[str, str]:
     """{id: "train" | "dev" | "test"}. `dev` and `test` are numbers of problems, or shares below 1.
 
     Whole clusters are drawn, in an order that a seed fixes, so a set may come out a problem or two larger
     than asked; a cluster that is too large for what a set still wants goes to another, at last to train.
-    Problems of `held_out_types` are never trained on: they are shared out between dev and test.
-    Raises ValueError when the sets would leave nothing to train on.
+    Problems of `held_out_types`, and what shares a cluster with one, are all in test, beside the `dev` and
+    `test` that are drawn from the others: what decides a promotion is of the types that are trained.
+    Raises ValueError when the sets would leave nothing to train on, TypeError for types that are no list.
     """
+    if isinstance(held_out_types, str) or not isinstance(held_out_types, Collection):
+        raise TypeError(f"held_out_types is a list of types: give [{held_out_types!r}]")
     held_out = set(held_out_types)
     if strange := held_out - {family(p) for p in problems}:
         raise ValueError(f"held_out_types names {sorted(strange)}, which no problem has")
-    wanted = {"dev": _number(dev, len(problems), "dev"), "test": _number(test, len(problems), "test")}
     groups: dict[int, list[Problem]] = defaultdict(list)
     for problem, cluster in zip(problems, clusters(problems), strict=True):
         groups[cluster].append(problem)
+    kept_out = [group for group in groups.values() if any(family(p) in held_out for p in group)]
+    sets = {p.id: "test" for group in kept_out for p in group}
     order = sorted(groups.values(), key=lambda group: _coin(seed, group[0].id))
-    order.sort(key=lambda group: not any(family(p) in held_out for p in group))  # stable: those come first
-    sets: dict[str, str] = {}
+    order = [group for group in order if group[0].id not in sets]
+    drawn_from = len(problems) - len(sets)
+    wanted = {"dev": _number(dev, drawn_from, "dev"), "test": _number(test, drawn_from, "test")}
     sizes: Counter[str] = Counter()
     for group in order:
-        kept_out = any(family(p) in held_out for p in group)
         open_sets = [
             name
             for name in ("test", "dev")
             if sizes[name] < wanted[name]
-            and (kept_out or sizes[name] + len(group) <= wanted[name] + max(1, wanted[name] // 10))
+            and sizes[name] + len(group) <= wanted[name] + max(1, wanted[name] // 10)
         ]
-        otherwise = "test" if kept_out else "train"
-        name = min(open_sets, key=lambda s: sizes[s] / wanted[s], default=otherwise)
+        name = min(open_sets, key=lambda s: sizes[s] / wanted[s], default="train")
         sizes[name] += len(group)
         sets |= {p.id: name for p in group}
     if not sizes["train"]:
-        given = f"{len(problems)} problems (in {len(groups)} clusters) to train on"
+        given = f"{drawn_from} problems (in {len(order)} clusters) to train on"
         raise ValueError(f"dev={dev} and test={test} leave none of the {given}: give more problems")
     return sets
 
 
 def _number(asked: int | float, problems: int, name: str) -> int:
-    if isinstance(asked, bool) or not isinstance(asked, (int, float)) or not asked >= 0:
+    if isinstance(asked, bool) or not isinstance(asked, (int, float)) or not 0 <= asked < math.inf:
         raise ValueError(f"{name} is a number of problems, or a share below 1, got {asked!r}")
     return round(asked * problems) if asked < 1 else int(asked)
 
@@ -110,12 +115,23 @@ def clusters(problems: Sequence[Problem]) -> list[int]:
     place = {p.id: i for i, p in enumerate(problems)}
     by_lineage: dict[str, int] = {}
     for i, problem in enumerate(problems):
-        made = problem.metadata.get("synthesis") or {}
-        for origin in [*(made.get("seed_ids") or ()), *(made.get("parents") or ())]:
+        for origin in _origins(problem):
             parent[root(i)] = root(place.get(origin, by_lineage.setdefault(origin, i)))
     for i, j in near_duplicates([p.problem for p in problems]):
         parent[root(i)] = root(j)
     return [root(i) for i in range(len(problems))]
+
+
+def _origins(problem: Problem) -> list[str]:
+    """The ids of the problems it was made from."""
+    made = problem.metadata.get("synthesis") or {}
+    origins = [made.get(name) or [] for name in ("seed_ids", "parents")] if isinstance(made, Mapping) else [0]
+    if not all(isinstance(ids, list | tuple) for ids in origins):
+        raise ValueError(
+            f"problem {problem.id!r}: metadata 'synthesis' says what a made problem was made from, "
+            f"{{'seed_ids': [...], 'parents': [...]}}; got {made!r:.80}: give other notes another name"
+        )
+    return [id for ids in origins for id in ids]
 
 
 def near_duplicates(texts: Sequence[str]) -> list[tuple[int, int]]:
@@ -167,13 +183,13 @@ class Sets:
 def pass_rates(rows: Iterable[Row], checked: Callable[[Row], bool] | None = None) -> dict[str, float]:
     """{id: share of the drafts that are proven right, or, of a problem that no program can check, accepted by
     the critics}; later rows replace earlier. A draft without words, or one that could not be decided, is
-    not right; one that critics failed to score does not count."""
+    not right; one that a verifier's model failed to check, or critics to score, does not count."""
     rows, rates = list(rows), {}
     checked = checked or analysis.drafts.checks(rows)
     for row in rows:
         drafts = analysis.drafts.drafts_of(row, checked(row))
         if checked(row):
-            right = [c.verdict.correct is True for c in drafts]
+            right = [c.verdict.correct is True for c in drafts if c.verdict.method not in VERIFIER_FAILED]
         else:
             right = [c.accepted for c in drafts if not (c.judgement and c.judgement.scores is None)]
         if right:

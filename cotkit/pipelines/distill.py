@@ -11,6 +11,10 @@ each problem, on its own:
               the row is flagged and checked for leaks
 5. decide     accepted = verdict not False, thresholds met; final = accepted, then verified, then best score
 
+A row that is not accepted and that an endpoint, a judge or a verifier's model hurt is asked again by the next
+call, with what was answered from the cache. An accepted row is never asked again: where a draft of it failed,
+that stands in its `errors`, and reports of drafts count it (the `errors` and `left_out` of a benchmark).
+
 Every candidate is recorded; the reference is shown to the generator in step 4 only. The options are checked
 in recipe.py, the decisions stand in acceptance.py.
 """
@@ -27,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 from cotkit import aio
 from cotkit.chat import CallLedger, Completion, ModelError
 from cotkit.paths import file_path, run_folder
-from cotkit.pipelines.acceptance import best_of, decide, drop_reason, feedback_on, spoilt
+from cotkit.pipelines.acceptance import ASKED_AGAIN, best_of, decide, drop_reason, feedback_on, spoilt
 from cotkit.pipelines.leaks import trace_leaks
 from cotkit.pipelines.options import divide, show_options
 from cotkit.pipelines.progress import Show, check_show
@@ -97,10 +101,10 @@ class Distiller:
             if index is None or row.candidates[index].accepted:
                 return
             parent = row.candidates[index]
-            if parent.judgement is None:
+            if parent.judgement is None and spoilt(parent, self.recipe) != "verifier_failed":
                 await self._judge(parent, problem)  # for its feedback
-            if drop_reason(parent, self.recipe) == "judge_failed":
-                return  # there is nothing to go by; a resumed run asks the judge again
+            if drop_reason(parent, self.recipe) in ASKED_AGAIN:
+                return  # there is nothing to go by; a resumed run asks the judge or the verifier again
             try:
                 candidate = await self._improve(parent, index, iteration, problem)
             except ModelError as error:
@@ -138,6 +142,8 @@ class Distiller:
         gold = self.recipe.verifier.gold(problem)
         if gold is None or code_form(problem) or any(c.verdict.correct for c in row.candidates):
             return
+        if any(spoilt(c, self.recipe) == "verifier_failed" for c in row.candidates):
+            return  # it may be solved; a resumed run asks the verifier again
         prompt = self.recipe.prompts["rationalize"]
         messages = prompt.messages(problem=problem.problem, answer=gold)
         try:
@@ -266,7 +272,8 @@ def distill(
     output_path: also write CAMEL's `{"traces": [...]}` file.
     show: progress as "auto", "bar", "lines" or "none".
     executor, shards: run as so many shards on anything with concurrent.futures' `submit`, such as a Dask
-        cluster's `Client.get_executor()`; see docs/scaling.md. None = in this process.
+        cluster's `Client.get_executor()`; see docs/scaling.md. None = in this process. A model's
+        max_concurrency and max_requests_per_minute hold in each shard: divide them by how many run at once.
 
     Raises ValueError or TypeError for anything wrong with problems or options, before the first call.
     """

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from cotkit.chat import ChatModel
 
 REWARDS = {True: 1.0, False: 0.0, None: None}
+FAULTS = {"timeout": "timeout", "error": "error", "model_failed": "error", "sandbox_failed": "error"}
 
 
 @dataclass(frozen=True)
@@ -157,16 +158,16 @@ class Environment(Shown):
                 raise
             found = Extraction(answer=None, how="error")
             verdict = Verdict(correct=None, method="error", reason=f"{type(error).__name__}: {error}")
-        outcome = {True: "right", False: "wrong", None: "undecidable"}[verdict.correct]
-        if verdict.correct is None and verdict.method in ("error", "timeout"):
-            outcome = verdict.method
+        undecided = FAULTS.get(verdict.method, "undecidable")
+        outcome = {True: "right", False: "wrong", None: undecided}[verdict.correct]
         return Step(problem, REWARDS[verdict.correct], outcome, verdict, found.answer)
 
     def run(self, solver: ChatModel, n: int, *, seed: int = 0, **options: Any) -> Run:
         """Plays `n` problems with a model and writes a run folder: the verified traces are its kept rows.
 
         It is `distill` without judge and refinement on the problems that `reset(seed)` would give; `options`
-        are distill's: num_generations, run, show, budgets, max_iterations for further tries.
+        are distill's: num_generations, run, show, budgets, max_iterations for further tries. The verifier is
+        the environment's own.
         """
         return distill(self._play(n, seed), solver, **self._options(seed, options))
 
@@ -179,6 +180,8 @@ class Environment(Shown):
         return self._drawn(self._from(seed), n)
 
     def _options(self, seed: int, options: dict[str, Any]) -> dict[str, Any]:
+        if "verifier" in options:
+            raise TypeError("run has no option 'verifier': give it to Environment(problems, verifier)")
         return {"max_iterations": 0, "seed": seed, **options, "verifier": self.verifier}
 
     def as_trl_reward(self) -> Callable[..., list[float | None]]:

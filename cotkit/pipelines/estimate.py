@@ -58,10 +58,12 @@ def _asked(plan: Plan) -> Iterator[tuple[str, Any, int, float, int]]:
     shown = {"few_shot": recipe.few_shot, "problem": "", "trace": None, "feedback": "-"}
     prompts = (recipe.prompts[name] for name in ("reasoning", "refine"))
     draft, refine = (problem + _characters(with_examples(prompt, **shown)) for prompt in prompts)
+    refine += trace + 4 * GUESSED_TOKENS
     for step, model, calls, characters in (
         ("draft", teacher, taught, draft),
         ("draft", plan.actor, sum(drafts[1:]), draft),
-        ("refine", plan.improver or plan.actor, refined, refine + trace + 4 * GUESSED_TOKENS),
+        ("refine", plan.improver or teacher, drawn[0] * plan.iterations, refine),
+        ("refine", plan.improver or plan.actor, sum(drawn[1:]) * plan.iterations, refine),
         ("evaluate", plan.actor, evaluated, draft),
     ):
         yield step, model, calls, characters, plan.max_tokens or _tokens(model)

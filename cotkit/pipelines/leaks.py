@@ -7,6 +7,7 @@ hint; a trace that says so teaches nothing. A judge that saw the reference may p
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from cotkit.verify import answer_key
 
@@ -41,6 +42,15 @@ _STRICT = re.compile(rf"(?:\b|(?=[参给]))(?:{_TOLD}|{_HINTED})", _FLAGS)
 _VALUE = re.compile(
     r"\\d?frac\s*(?:\{[^{}]*\}\s*\{[^{}]*\}|\d\d)|-?\d[\d,]*(?:\.\d+)?(?:/\d+)?|[^\W\d_]+(?:-[^\W\d_]+)?"
 )
+# What stands right before a value that is told as the answer: "the correct answer is", "it should be".
+_ANNOUNCED = re.compile(
+    r"""\b(?: answer | solution | result | equals?
+      | (?:should|must|ought\s+to|has\s+to|needs\s+to)\s+(?:be|have\s+been|equal|get|give|come\s+to) )
+    (?: [^\w.;!?] | \bnot\s+\S+\s+but\b | \b(?:is|was|be|been|should|must|would|have|has|to
+      |equals?|comes?|out|at|as|of|in|fact|therefore|indeed|really|actually|simply|just|exactly|rather|boxed
+      |text)\b )*$""",
+    _FLAGS,
+)
 
 
 def trace_leaks(trace: str, hinted: bool = False) -> list[str]:
@@ -55,16 +65,22 @@ def trace_leaks(trace: str, hinted: bool = False) -> list[str]:
 
 def feedback_leaks(feedback: str, answer: str | None, *seen: str) -> bool:
     """True when the feedback states the reference `answer`, in whatever spelling of its value ("7.0",
-    "seven", "$1,234.00"), and none of the texts already `seen` does.
+    "seven", "$1,234.00"), as the answer ("the result should be 7") or where none of the texts already `seen`
+    does.
     """
     if not answer or not answer.strip():
         return False
-    return _states(feedback, answer) and not any(_states(text, answer) for text in seen)
-
-
-def _states(text: str, answer: str) -> bool:
-    bare = answer.strip()
-    if re.search(rf"(?<![\w.]){re.escape(bare)}(?!\w|\.\d)", text, re.IGNORECASE):
+    places = list(_places(feedback, answer))
+    if any(_ANNOUNCED.search(feedback[max(0, place - 80) : place]) for place in places):
         return True
+    return bool(places) and not any(any(True for _ in _places(text, answer)) for text in seen)
+
+
+def _places(text: str, answer: str) -> Iterator[int]:
+    """Where a text states the answer."""
+    bare = answer.strip()
+    for match in re.finditer(rf"(?<![\w.]){re.escape(bare)}(?!\w|\.\d)", text, re.IGNORECASE):
+        yield match.start()
     key = answer_key(bare)
-    return any(answer_key(value.rstrip(",")) == key for value in set(_VALUE.findall(text)))
+    keys = {value: answer_key(value.rstrip(",")) for value in set(_VALUE.findall(text))}
+    yield from (match.start() for match in _VALUE.finditer(text) if keys[match[0]] == key)

@@ -14,9 +14,11 @@ from typing import Any
 from cotkit.chat import merge_ledgers
 from cotkit.paths import run_folder
 from cotkit.records import Row
-from cotkit.runs import REPLACING, DigestMap, Journal, Run, RunError, read_lines, replaced_run
+from cotkit.runs import REPLACING, DigestMap, Journal, Run, RunError, open_run, read_lines, replaced_run
 from cotkit.runs import config_differences as differences
+from cotkit.whole import sync_entries
 
+MERGED = ("distill", "synthesize")
 SHARDS = pathlib.Path("shards", "shards.json")  # in a run folder: it is made of shards, and of how many
 
 
@@ -36,8 +38,9 @@ def merge_runs(
     synthesis, attempts) there are in all; None = as many as the runs were given. stopped: why not all of
     them are finished; None = as the runs say.
 
-    Raises RunError for configurations that differ (with the keys that do), for a problem in two folders, and
-    for an output that holds anything that is not in them: a run that no merge made, or another problem.
+    Raises RunError for runs that are not of distill or synthesize, for configurations that differ (with the
+    keys that do), for a problem in two folders, and for an output that holds anything that is not in them: a
+    run that no merge made, or another problem.
     """
     runs, output = [Run(folder) for folder in folders], run_folder(output)
     owners = _checked(runs, output)
@@ -81,6 +84,8 @@ def _checked(runs: Sequence[Run], output: pathlib.Path) -> DigestMap:
         raise RunError("there is nothing to merge: name at least one run folder")
     if output.resolve() in paths:
         raise RunError(f"{output} is itself among the runs to merge: name another output")
+    for run in runs:
+        _refuse_others(run)
     for run in runs[1:]:
         if lines := differences(runs[0].config, run.config):
             raise RunError(
@@ -95,6 +100,17 @@ def _checked(runs: Sequence[Run], output: pathlib.Path) -> DigestMap:
                 )
             owners[row.id] = which
     return owners
+
+
+def _refuse_others(run: Run) -> None:
+    """RunError where the rows stand in other folders, or are of another kind."""
+    if (pipeline := run.config.get("pipeline")) in MERGED:
+        return
+    cycles = [str(part.path) for part in open_run(run.path).parts.values() if part.path != run.path]
+    of_it = f". Of this one, the run folders of its cycles are such: {', '.join(cycles)}" if cycles else ""
+    raise RunError(
+        f"{run.path} is a run of {pipeline}: only those of distill and synthesize are merged{of_it}"
+    )
 
 
 def _why_twice(run: Run) -> str:
@@ -135,3 +151,4 @@ def _add_labels(output: pathlib.Path, runs: Iterable[Run]) -> None:
         for label in sorted([*new, *again], key=lambda label: str(label.get("at"))):
             journal.append(label)
         journal.close()
+        sync_entries(output)

@@ -62,9 +62,12 @@ class Filters:
     def describe(self) -> dict[str, object]:
         return asdict(self)
 
-    def fault(self, example: Example, noise: float = 0.0, checked: bool = False) -> str | None:
+    def fault(
+        self, example: Example, noise: float = 0.0, checked: bool = False, verified: bool = False
+    ) -> str | None:
         """Why this example is not trained on; None = it is. `noise`: standard deviation of the judge's
-        scores on one trace, on 0..1; `checked`: a program decides answers to this problem."""
+        scores on one trace, on 0..1; `checked`: a program decides answers to this problem; `verified`: what
+        is proven right is taken whatever the judge said."""
         chosen, rejected = example.candidate, example.rejected
         sides = [chosen] if rejected is None else [chosen, rejected]
         if checked and any(side.verdict.correct is None for side in sides):
@@ -73,7 +76,7 @@ class Filters:
             return None
         length = len(chosen.trace)
         faults = {
-            "below_threshold": not chosen.accepted,
+            "below_threshold": not (chosen.accepted or (verified and chosen.verdict.correct)),
             "too_short": length < self.min_chars,
             "too_long": length > self.max_chars,
             "finish_reason": chosen.call.get("finish_reason") not in (None, "stop"),
@@ -87,7 +90,7 @@ class Filters:
 def _gap_is_noise(chosen: Candidate, rejected: Candidate, noise: float) -> bool:
     """Scores decide a pair only where verdicts do not, and only beyond twice their noise."""
     decided = (chosen.verdict.correct, rejected.verdict.correct) == (True, False)
-    return not decided and chosen.judgement.mean - rejected.judgement.mean < 2 * noise - 1e-9
+    return not decided and chosen.score - rejected.score < 2 * noise - 1e-9
 
 
 def _other_script(problem: str, answer: str) -> bool:
@@ -139,7 +142,8 @@ def select(
     checked = checked or analysis.drafts.checks(rows)
     for example in view.examples:
         key, id = example_key(example), example.row.id
-        reason = filters.fault(example, noise, checked(example.row)) or ("duplicate" if key in seen else None)
+        reason = filters.fault(example, noise, checked(example.row), policy == "first_correct")
+        reason = reason or ("duplicate" if key in seen else None)
         if reason is None and cap is not None and per_problem[id] >= cap:
             reason = "over_cap"
         if reason:
@@ -246,5 +250,5 @@ def label_sample(
 
 def _gap(pair: Example) -> float:
     """Difference of the mean scores; 1 where a program told the sides apart and there are none."""
-    chosen, rejected = (side.judgement and side.judgement.mean for side in (pair.candidate, pair.rejected))
+    chosen, rejected = pair.candidate.score, pair.rejected.score
     return 1.0 if None in (chosen, rejected) else chosen - rejected

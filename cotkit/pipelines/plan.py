@@ -6,18 +6,18 @@ import functools
 import hashlib
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from cotkit import analysis
 from cotkit.chat import check_budgets
 from cotkit.pipelines.critics import PROMPT_POOL, RULES, make_panel, with_task
-from cotkit.pipelines.curriculum import Sets, split_problems
+from cotkit.pipelines.curriculum import Sets, family, split_problems
 from cotkit.pipelines.estimate import estimate
 from cotkit.pipelines.pairing import GOLD, METHODS, Filters
 from cotkit.pipelines.progress import Show, check_show
-from cotkit.pipelines.recipe import Recipe, make_recipe, own_seed
+from cotkit.pipelines.recipe import Recipe, as_examples, make_recipe, own_seed
 from cotkit.problems import Problem, load_problems
 from cotkit.records import Row
 from cotkit.verify import AnswerVerifier, Verifier, has_program
@@ -31,6 +31,7 @@ POLICIES = {  # method: its policies
 }  # fmt: skip
 LEAST_EXAMPLES = 8
 LEAST_DEV = 2  # with fewer nothing can be compared
+CHECKED_HASH = "checked_hash"  # of what decides a verdict beside the reference; early folders have none
 SOLVE = "Solve the problem, with reasoning that can be checked step by step and one final answer."
 _TASK_KEYS = {"description", "problems", "prompts", "dimensions"}
 
@@ -79,9 +80,10 @@ class Plan:
 
     def __post_init__(self) -> None:
         self.description, self.problems = self._read_task()
-        self.critics = [self.critics] if hasattr(self.critics, "acomplete") else list(self.critics)
-        if self.few_shot_examples is not None and not isinstance(self.few_shot_examples, str):
-            self.few_shot_examples = list(self.few_shot_examples)  # a generator would be gone after one look
+        self.critics = _critics(self.critics, "critics")
+        if self.holdout_critic is not None:
+            _critics([self.holdout_critic], "holdout_critic")
+        self.few_shot_examples = as_examples(self.few_shot_examples)
         self._check()
         self.unchecked = self._unchecked()
         self._bare = frozenset(self.unchecked)
@@ -154,10 +156,10 @@ class Plan:
 
     def _check(self) -> None:
         check_show(self.show)
-        if empty := [name for name in ("method", "problems_per_cycle") if not _listed(getattr(self, name))]:
+        if empty := [name for name in _A_CYCLE if not _listed(getattr(self, name))]:
             raise ValueError(f"{empty[0]} is an empty list: give one value, or one a cycle")
         for name, least in _WHOLE.items():
-            for value in _listed(getattr(self, name)):
+            for value in self._values(name):
                 whole = isinstance(value, int) and not isinstance(value, bool) and value >= least
                 if not whole and not (value is None and name in _OR_NONE):
                     raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
@@ -165,13 +167,14 @@ class Plan:
             raise TypeError(f"seed must be a whole number, got {self.seed!r}")
         check_budgets(**self.budgets)
         for name, known in _CHOICES.items():
-            if wrong := [value for value in _listed(getattr(self, name)) if value not in known]:
+            if wrong := [value for value in self._values(name) if value not in known]:
                 hint = _NO_CYCLE if wrong[0] in ("ppo", "grpo") else ""
                 raise ValueError(f"{name} must be one of {', '.join(known)}, got {wrong[0]!r}{hint}")
         if self.resume == "never":
             raise ValueError("resume='never' would mix two runs: to start anew, use another run name")
-        if not 0 <= self.replay_fraction <= 1:
-            raise ValueError(f"replay_fraction is a share from 0 to 1, got {self.replay_fraction!r}")
+        share = self.replay_fraction
+        if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share <= 1:
+            raise ValueError(f"replay_fraction is a share from 0 to 1, got {share!r}")
         for name in ("actor", "improver", "teacher"):
             model = getattr(self, name)
             if not hasattr(model, "acandidates") and (name == "actor" or model is not None):
@@ -187,6 +190,11 @@ class Plan:
         lengths = [getattr(self.filters, name, None) for name in ("min_chars", "max_chars")]
         if not isinstance(self.filters, Filters) or not all(isinstance(n, int) for n in lengths):
             raise TypeError(f"filters must be a Filters, its lengths whole numbers, got {self.filters!r}")
+
+    def _values(self, name: str) -> list[Any]:
+        """The values of an option: several where it may be one a cycle."""
+        value = getattr(self, name)
+        return _listed(value) if name in _A_CYCLE else [value]
 
     def _unchecked(self) -> list[str]:
         """The ids of problems that bring nothing to check an answer by: critics alone judge these."""
@@ -245,6 +253,17 @@ class Plan:
         return (
             f"The dev set holds {held} problems, and no trained actor is promoted on fewer than {least}: "
             "give more problems or a larger dev."
+        )
+
+    def _held_out_types(self) -> str:
+        """What dev and test are made of where types are held out."""
+        if not self.held_out_types:
+            return ""
+        test = [family(p) in self.held_out_types for p in self.of_set("test")]
+        return (
+            f"The test set holds all {sum(test)} problems of the types held out of training "
+            f"({', '.join(self.held_out_types)}) and {len(test) - sum(test)} others; the "
+            f"{len(self.of_set('dev'))} dev problems, which decide promotions, are of the trained types."
         )
 
     def policy_of(self, method: str) -> str | None:
@@ -325,8 +344,7 @@ class Plan:
         return make_panel(critics, self.dimensions, self.description or SOLVE, self.aggregate, 0)
 
     def of_cycle(self, name: str, cycle: int) -> Any:
-        """The value of an option that may be one a cycle (`method`, `problems_per_cycle`); the last goes
-        on."""
+        """The value of an option that may be one a cycle; the last goes on."""
         values = _listed(getattr(self, name))
         return values[min(cycle, len(values) - 1)]
 
@@ -347,6 +365,7 @@ class Plan:
     def notes(self) -> list[str]:
         """What a reader of the report must know."""
         own, bare, few = self._own_critics(), len(self.unchecked), self._few_dev()
+        apart = self._held_out_types()
         pleased = self.trainer and not self.gold and self.holdout_critic is None
         notes = {
             own: own,
@@ -354,6 +373,7 @@ class Plan:
             f"No program can check the answers to {bare} of {len(self.problems)} problems: on these the "
             "critics alone decide, and nothing is verified.": bare,
             few: few,
+            apart: apart,
             "The critics that the actor is trained to please also decide whether it is promoted; a "
             "holdout_critic would show when they alone are pleased.": pleased,
             "More than four cycles on one set of problems mostly overfit.": self.cycles > 4,
@@ -365,10 +385,12 @@ class Plan:
         judge, holdout = self.judge(0), self.holdout_critic
         given: list = sorted((p.id, p.problem, p.reference) for p in self.problems)
         given += sorted((p.id, repr(p.metadata)) for p in self.problems if has_program(p))
+        how = sorted((p.id, p.answer_type, p.tolerance, p.metadata.get("solution")) for p in self.problems)
         described = ("actor", "improver", "teacher", "trainer", "verifier", "filters")
         return {
             "pipeline": "self_improve",
             "task_hash": _hash([self.description, *given]),
+            CHECKED_HASH: _hash(how),
             "sets_hash": _hash(sorted(self.sets.items())),
             **{name: (one := getattr(self, name)) and one.describe() for name in described},
             "critics": judge.describe() if judge else None,
@@ -386,6 +408,7 @@ _WHOLE = {  # option: at least
     "cycles": 1, "iterations": 0, "num_generations": 1, "teacher_generations": 1, "dev_generations": 1,
     "min_examples": 1, "max_per_problem": 1, "problems_per_cycle": 1,
 }  # fmt: skip
+_A_CYCLE = ("method", "problems_per_cycle")  # options that may be a list
 _OR_NONE = ("min_examples", "max_per_problem", "problems_per_cycle")
 _CHOICES = {"aggregate": RULES, "method": tuple(METHODS), "resume": ("auto", "must", "never")}
 _NO_CYCLE = (
@@ -397,6 +420,19 @@ _PLAIN = (
     "problems_per_cycle", "method", "policy", "max_per_problem", "min_examples", "replay_fraction",
     "dev_generations", "temperature", "max_tokens", "seed",
 )  # fmt: skip
+
+
+def _critics(given: Any, name: str) -> list[Any]:
+    """Models and judges as a list; one may stand alone."""
+    several = isinstance(given, Iterable) and not isinstance(given, (str, Mapping))
+    critics = list(given) if several else [given]
+    for critic in critics:
+        if not hasattr(critic, "acomplete") and not hasattr(critic, "ajudge"):
+            raise TypeError(
+                f"{name} must be ChatModels or judges, got {type(critic).__name__}: give ChatModel(...), or "
+                "StepJudge()"
+            )
+    return critics
 
 
 def _listed(value: Any) -> list[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -201,12 +201,22 @@ def _count(name: str, value: int | None, default: int) -> int:
     return value
 
 
+def as_examples(given: Any) -> str | list[Any] | None:
+    """`few_shot_examples` as a text or a list; a generator would be gone after one look."""
+    if given is None or isinstance(given, str):
+        return given
+    if isinstance(given, Mapping) or not isinstance(given, Iterable):
+        raise TypeError(
+            "few_shot_examples must be a text or a list of {'problem': ..., 'trace': ...}, "
+            f"got {type(given).__name__}"
+        )
+    return list(given)
+
+
 def _few_shot(examples: Any) -> str | list[dict[str, str]] | None:
-    if not examples:
-        return None
-    if isinstance(examples, str):
-        return examples
-    examples = list(examples)
+    examples = as_examples(examples)
+    if not examples or isinstance(examples, str):
+        return examples or None
     for number, example in enumerate(examples):
         if not isinstance(example, dict) or not {"problem", "trace"} <= set(example):
             raise ValueError(

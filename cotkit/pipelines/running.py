@@ -12,9 +12,13 @@ import contextlib
 import hashlib
 import html
 import importlib.metadata
+import json
 import math
+import pathlib
 import platform
+import tempfile
 import traceback
+from array import array
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -25,7 +29,7 @@ from cotkit.pipelines.progress import Display, Progress, Show, say_line, status_
 from cotkit.problems import Problem
 from cotkit.prompts import Prompt
 from cotkit.records import Candidate, Extraction, Row, Verdict
-from cotkit.runs import STOP, Run, RunFolder, check_resume, dump_json
+from cotkit.runs import STOP, DigestMap, Run, RunFolder, check_resume, dump_json, read_lines
 
 T = TypeVar("T")
 Solve = Callable[[int, Problem], Awaitable[Row]]
@@ -151,6 +155,34 @@ class Places:
         return not self._work.over and self._work.wanted <= 0 and number > max(self.likely)
 
 
+class _Again:
+    """Problems that an endpoint or a judge failed. They are asked again after all others, so that those which
+    always fail keep nobody waiting; where the run ends before, their lines are put back.
+
+    folder: the run's path, before `RunFolder.begin` takes the lines out; None = there are none.
+    """
+
+    def __init__(self, folder: pathlib.Path | None):
+        self.ids, self._lines = DigestMap(), None
+        for record, _ in () if folder is None else read_lines(folder / "drops.jsonl"):
+            if record.get("retryable"):
+                self._lines = self._lines or tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - see put_back
+                self._lines.write(dump_json(record) + b"\n")
+                self.ids[record["id"]] = 0
+
+    def put_back(self, folder: RunFolder) -> None:
+        """What could not be asked again has failed still."""
+        if self._lines is None:
+            return
+        with contextlib.suppress(OSError), self._lines as lines:  # without a line they are asked again too
+            lines.seek(0)
+            for line in lines:
+                row = Row.model_validate(json.loads(line))
+                if row.id not in folder.done:
+                    folder.append(row)
+        self._lines = None
+
+
 async def _nothing() -> None:
     pass
 
@@ -200,6 +232,7 @@ class Work:
             self.ledger = CallLedger(path, use_cache=use_cache, shared=False, **budgets)
             try:
                 self.ledger.check_prices(*(m for m in models if isinstance(m, ChatModel)))
+                self._again = _Again(None if waiting or enough is not None else self.folder.path)
                 if not self.has_enough:
                     self.folder.begin()
                 self.solve = solve(self.ledger)
@@ -233,18 +266,13 @@ class Work:
         if self._gone:
             return
         self._gone = True
-        try:
-            self.folder.__exit__()
-        finally:
-            self.ledger.close()
+        with self.folder, contextlib.closing(self.ledger):  # the folder's lock is given back last
+            self._again.put_back(self.folder)
 
     async def go(self) -> Run:
         self._gone = True
-        try:
-            with self.folder, rarely_collected():
-                await self._go()
-        finally:
-            self.ledger.close()
+        with self.folder, contextlib.closing(self.ledger), rarely_collected():
+            await self._go()
         return Run(self.folder.path)
 
     async def _go(self) -> None:
@@ -272,14 +300,23 @@ class Work:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)  # a thread that syncs may outlast them
+            self._again.put_back(self.folder)
             self._write_report(stopped)
 
     def _todo(self) -> Iterator[tuple[int, Problem]]:
+        last = array("Q")
         try:
             for index, problem in enumerate(self.problems):
                 if self.over:
                     return
-                yield index, problem
+                if problem.id in self._again.ids:
+                    last.append(index)
+                else:
+                    yield index, problem
+            for index in last:
+                if self.over:
+                    return
+                yield index, self.problems[index]
         except (OSError, ValueError) as error:  # their file has changed: what is in flight is finished
             self._error = error
             self.progress.stop(str(error))

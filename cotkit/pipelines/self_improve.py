@@ -29,13 +29,15 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from cotkit import analysis
+from cotkit.paths import run_folder
 from cotkit.pipelines import cycles as state
+from cotkit.pipelines.acceptance import is_hurt
 from cotkit.pipelines.asks import Asks
 from cotkit.pipelines.critics import Scores, Watch, first_traces
 from cotkit.pipelines.curriculum import family
 from cotkit.pipelines.cycle import SCHEMA_VERSION, Cycle
 from cotkit.pipelines.cycles import OVER, Actor, champion_of, once, pointer, read_json
-from cotkit.pipelines.plan import Plan
+from cotkit.pipelines.plan import CHECKED_HASH, Plan
 from cotkit.records import Row
 from cotkit.runs import Run, RunFolder, SelfImprovement, dump_json, folder_name, write_json
 
@@ -70,8 +72,9 @@ def self_improve(*args: Any, **options: Any) -> SelfImprovement:
         "no_data"); None = 8, or all problems where there are fewer; 1 without a trainer.
     replay_fraction: share of the training data from earlier cycles; 1 = all of it, accumulated.
     dev, test: problems (or shares) held out by problem and near duplicate; with a trainer dev holds at least
-        2, and 20 for any promotion. held_out_types: types that are only tested. dev_generations: traces a dev
-        problem; more than one show pass@k.
+        2, and 20 for any promotion. held_out_types: types that are only tested: all their problems are in the
+        test set, beside what is drawn from the others. dev_generations: traces a dev problem; more than one
+        show pass@k.
     temperature, max_tokens: of actor, teacher and improver; None = each model's own. A trained actor has what
         `trainer.serve` gives it: EmbeddedTrainer the untrained actor's, where its `chat` says nothing else.
     seed: of all draws, and of what a role samples that has no seed of its own; None = the actor's own, else
@@ -101,10 +104,13 @@ class Loop:
         self.plan, self.config = plan, plan.describe()
 
     def run(self) -> SelfImprovement:
-        plan = self.plan
-        name = plan.run if plan.run is not None else folder_name("self-improve", self.config)
+        plan, config = self.plan, self.config
+        early = {key: value for key, value in config.items() if key != CHECKED_HASH}
+        name = plan.run if plan.run is not None else folder_name("self-improve", early)
+        if (run_folder(name) / "config.json").is_file() and CHECKED_HASH not in Run(name).config:
+            config = early  # a folder that was made before this was recorded goes on as it was
         runtime = {"cycles": plan.cycles, **plan.budgets}
-        with RunFolder(name, self.config, runtime=runtime, resume=plan.resume) as folder:
+        with RunFolder(name, config, runtime=runtime, resume=plan.resume) as folder:
             self.root = folder.path
             self.asks = Asks(plan, self.root)
             self.watch = Watch(plan, self.root, self.asks)
@@ -204,7 +210,8 @@ class Loop:
             rows = await ask() if calls < 2 else Run(folder).records()
             failed = [row for row in rows if analysis.drafts.is_failed(row)]
             unscored = bool(failed) and not self.plan.gold and not calls
-            if again := calls < 2 and (unscored or not all(row.candidates for row in failed)):
+            partly = any(not row.candidates or is_hurt(row) for row in failed)
+            if again := calls < 2 and (unscored or partly):
                 write_json(marker, {"calls": calls + 1, "problems": [row.id for row in failed]})
                 rows = await ask(again=True)
         except RuntimeError as error:  # the endpoint is left alone after many faults in a row

@@ -8,8 +8,10 @@ finished stays, what was paid for is in the shard's cache. When all shards have 
 the run folder (merging.py): it is what one process would have written, but for the order of its lines.
 
 The executor is anything with concurrent.futures' `submit`: a process pool, or a Dask cluster's
-`Client.get_executor()`. Each shard has queues of its own: a model's `max_concurrency` and requests a minute
-hold for each shard that runs, and budgets are divided among the shards. `time_limit` is of the whole call.
+`Client.get_executor()`. Budgets are divided among the shards, `time_limit` is of the whole call. A model's
+`max_concurrency` and `max_requests_per_minute` are not divided, for how many shards run at once is the
+executor's affair: they hold in each process's copy of the model, so in each shard that a process pool or a
+cluster runs, and in a pool of threads for all of them.
 
 A call that waits for its shards has a name, which stands in `<run>/shards/call`, and no worker begins a shard
 of any other call. When the call ends early, by an interrupt or its time limit, that file goes, and the shards
@@ -33,7 +35,7 @@ from cotkit.executors import check_executor, submit
 from cotkit.pipelines.merging import SHARDS, merge_runs
 from cotkit.pipelines.progress import Display, Progress, Show, say_line
 from cotkit.pipelines.running import Work
-from cotkit.problems import Problem
+from cotkit.problems import Problem, ProblemError
 from cotkit.runs import STOP, DigestMap, Run, RunError, locked_folder, set_aside, write_json
 from cotkit.whole import whole_file
 
@@ -73,6 +75,8 @@ def run_shards(
     if say is None:
         say = (lambda line: None) if show == "none" else say_line
     _check(executor, shards, folder, options.get("resume"))
+    parts = _parts(problems, shards, shard_of)
+    budgets = _divided(options, len(parts))
     with contextlib.ExitStack() as stack:
         _when_free(lambda: stack.enter_context(_only_call(folder / "shards")))
         stop_shards(folder)  # those of a call that was killed
@@ -81,10 +85,9 @@ def run_shards(
                 _when_free(lambda path=path: set_aside(path))
         if not (folder / SHARDS).is_file():
             write_json(folder / SHARDS, {"shards": shards})
-        parts = _parts(problems, shards, shard_of)
         call = _Call(folder, parts, len(problems), options.get("time_limit"), show)
         try:
-            call.submit(executor, prepare, parts, options)
+            call.submit(executor, prepare, parts, options, budgets)
             failed = call.wait(say)
         except BaseException:
             call.give_up()
@@ -193,6 +196,12 @@ def _parts(
 def _divided(options: Mapping[str, Any], shards: int) -> list[dict[str, Any]]:
     """The budgets of each shard that has work; of calls and tokens the first ones get the remainder."""
     given = {name: options[name] for name in DIVIDED if options.get(name) is not None}
+    for name, value in given.items():
+        if name != "budget_usd" and 0 < value < shards:
+            raise ValueError(
+                f"{name}={value} leaves nothing for {shards - value} of {shards} shards: raise it, or take "
+                "fewer shards"
+            )
     return [
         {
             name: value / shards if name == "budget_usd" else (value + shards - 1 - place) // shards
@@ -221,12 +230,13 @@ class _Call:
         prepare: Prepare,
         parts: Mapping[int, Sequence[Problem]],
         options: Mapping[str, Any],
+        budgets: Sequence[Mapping[str, Any]],
     ) -> None:
         name = uuid.uuid4().hex
         with whole_file(self.folder / "shards" / CALL) as file:
             file.write_text(name)
-        for (number, part), budgets in zip(parts.items(), _divided(options, len(parts)), strict=True):
-            asked = {**options, **budgets, "run": self.folders[number], "resume": "auto"}
+        for (number, part), own in zip(parts.items(), budgets, strict=True):
+            asked = {**options, **own, "run": self.folders[number], "resume": "auto"}
             self.futures[submit(executor, _one_shard, name, prepare, part, asked)] = number
 
     def wait(self, say: Callable[[str], None]) -> dict[int, BaseException]:
@@ -327,11 +337,24 @@ def _one_shard(
 ) -> str | None:
     """In the worker. Its last words go back, not its rows: they are on the shared path. None = not begun."""
     note = options["run"].parent / CALL
-    work = _when_free(lambda: prepare(problems, options) if _names(note, call) else None)
+    work = _when_free(lambda: prepare(_readable(problems), options) if _names(note, call) else None)
     if work is not None and not _names(note, call):  # from now on it sees the file that stops it
         work.abandon()
         work = None
     return None if work is None else repr(work.run("none"))
+
+
+def _readable(problems: Sequence[Problem]) -> Sequence[Problem]:
+    """The problems; RunError where this worker cannot read them."""
+    try:
+        problems[0]
+        return problems
+    except (OSError, ProblemError) as error:
+        raise RunError(
+            f"a worker cannot read the problems: {error}. A large file is read bit by bit, by each worker: "
+            "put it on a path that all of them see, such as that of the run, or give the problems "
+            "themselves, as load_problems(path) has them"
+        ) from error
 
 
 def _names(note: pathlib.Path, call: str) -> bool:

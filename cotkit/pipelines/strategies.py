@@ -13,7 +13,8 @@ from its own group: seeds of other splits, or of other types, are never mixed wi
 How far attempts depend on each other is fixed by `lag`, not by who is faster: attempt i of self_instruct
 knows what attempts below i - lag gave and waits for those; evol_instruct runs `lag` chains side by side, so
 attempt i goes on from attempt i - lag. A larger lag lets more run at once (`most_at_once`), a smaller one
-lets the pool grow sooner. It does not follow the models' places: these would then change what is asked.
+lets the pool grow sooner. Where none is given, the run's first call chooses it by the models' places
+(`fitting_lag`); the folder keeps it, so that other places do not change what is asked.
 To add a strategy: a function here, an entry in STRATEGIES, and a prompt `synth_<name>.j2`.
 """
 
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from cotkit.pipelines.synthesis_recipe import Recipe
 
 T = TypeVar("T")
+LEAST_LAG = 8  # that keeps one or two places busy
+SPREAD, HANGS = 8, 32  # of lag for each place: enough for lognormal latencies, and for Pareto's
 
 
 @dataclass(frozen=True)
@@ -119,12 +122,26 @@ def place_in_chain(attempt: int, lag: int, rounds: int) -> tuple[int, int]:
     return block * lag + chain, round_
 
 
+def depends(recipe: Recipe) -> bool:
+    """Whether an attempt is made from what others gave, so that `lag` matters."""
+    return recipe.strategy == "self_instruct" or (recipe.strategy == "evol_instruct" and recipe.rounds > 1)
+
+
+def fitting_lag(places: int, attempts: int, n: int | None = None) -> int:
+    """A lag that keeps so many places busy. No more than the `n` problems wanted; where only attempts are
+    counted, no more than half of them, but `SPREAD` a place."""
+    if places <= 2:
+        return LEAST_LAG
+    most = max(SPREAD * places, attempts // 2) if n is None else n
+    return max(LEAST_LAG, min(HANGS * places, most))
+
+
 def most_at_once(recipe: Recipe, attempts: int) -> int:
     """How many of so many attempts run side by side, whatever places there are. Of evol_instruct first rounds
     may be ahead, but what they gave is only known when all lower attempts have asked."""
     if recipe.strategy == "self_instruct":
         return min(attempts, recipe.lag + 1)
-    return min(attempts, recipe.lag) if recipe.strategy == "evol_instruct" and recipe.rounds > 1 else attempts
+    return min(attempts, recipe.lag) if depends(recipe) else attempts
 
 
 def chance(recipe: Recipe, attempt: int | str) -> random.Random:

@@ -37,7 +37,7 @@ class Recipe:
     k: int
     machine_share: float
     rounds: int
-    lag: int
+    lag: int | None  # None until the run chooses it
     operators: tuple[Operator, ...]
     gates: dict[str, Any]
     program: dict[str, Any]  # options of run_python
@@ -84,7 +84,7 @@ def make_recipe(
     k: int | None = None,
     machine_share: float = 0.25,
     rounds: int = 4,
-    lag: int = 8,
+    lag: int | None = None,
     operators: Sequence[str | Mapping[str, Any] | Operator] | None = None,
     gates: dict[str, Any] | None = None,
     prompts: dict[str, str] | None = None,
@@ -105,8 +105,10 @@ def make_recipe(
         if not hasattr(model, "acandidates"):
             raise TypeError(f"{role} must be a ChatModel, got {type(model).__name__}")
     k = SHOWN[strategy] if k is None else k
-    for name, value, least in (("k", k, 1), ("rounds", rounds, 1), ("lag", lag, 1), ("votes", votes, 0)):
+    for name, value, least in (("k", k, 1), ("rounds", rounds, 1), ("votes", votes, 0)):
         check_whole(name, value, least)
+    if lag is not None:
+        check_whole("lag", lag, 1)
     if not 0 <= machine_share < 1:
         raise ValueError(f"machine_share must be from 0 to below 1, got {machine_share!r}")
     sampling = {"temperature": temperature, "top_p": top_p, "max_tokens": max_tokens}

@@ -10,13 +10,16 @@ shards cannot know of each other is settled when they are merged (synthesis_merg
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
+import math
 import os
 import pathlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from cotkit.executors import check_executor
 from cotkit.paths import run_folder
 from cotkit.pipelines.attempts import Synthesizer, attempt_of
 from cotkit.pipelines.lineage import made_problem
@@ -24,7 +27,7 @@ from cotkit.pipelines.options import divide, show_options
 from cotkit.pipelines.progress import Show, check_show
 from cotkit.pipelines.running import AHEAD, BETWEEN, RunJob, Work, check_limits
 from cotkit.pipelines.shards import refuse_executor, run_shards
-from cotkit.pipelines.strategies import most_at_once
+from cotkit.pipelines.strategies import LEAST_LAG, SPREAD, depends, fitting_lag, most_at_once
 from cotkit.pipelines.synthesis_recipe import Recipe, check_whole, make_recipe
 from cotkit.pipelines.synthesis_report import facts, told
 from cotkit.problems import Problem, load_problems
@@ -34,7 +37,6 @@ if TYPE_CHECKING:
     from cotkit.chat import ChatModel
 
 ATTEMPTS_EACH = 5  # attempts at most for each problem wanted, when `attempts` is not given
-LAG_A_PLACE = 4  # that uses nine in ten places where latencies vary (lognormal, sigma 1)
 WAITING = 2000  # attempts that may wait for earlier ones beside those that ask
 
 
@@ -79,8 +81,9 @@ def synthesize(
     votes: answers of the solver, of which more than half must agree. 0 = none.
     k: problems a prompt shows (few_shot 3, self_instruct 4); machine_share: of these from the run's own.
     rounds: of evolution in a chain. lag: how many attempts self_instruct and evol_instruct look back; more
-        run at once with a larger one (the notes say where it leaves places empty), the pool grows sooner with
-        a smaller one.
+        run at once with a larger one, the pool grows sooner with a smaller one. None = what keeps the models'
+        places busy, chosen when the folder is begun and kept in it (docs/synthesis.md). The notes say where
+        it leaves places empty, or is too large for any attempt to look back.
     operators: of evol_instruct, by name or as {"name", "text"}; None = all of operators.py.
     gates: limits that differ from the strategy's own (questions.py): min_words, max_words, keywords, near,
         rouge_l, new_words, starts, rules.
@@ -130,6 +133,15 @@ def start_synthesize(
     return _prepare(seeds, strategy, generator, judge, options).start()
 
 
+def check_synthesize(
+    seeds: Any, strategy: str, generator: ChatModel, judge: ChatModel | None = None, **options: Any
+) -> None:
+    """Raises what `synthesize` would for seeds and options that cannot work, whatever is in the folder: a
+    notebook asks before it pays for another run."""
+    _, of_run = _recipe(seeds, strategy, generator, judge, options)
+    _attempts(of_run.get("n"), of_run.get("attempts"), 0)
+
+
 def _recipe(
     seeds: Any, strategy: str, generator: ChatModel, judge: ChatModel | None, options: dict[str, Any]
 ) -> tuple[Recipe, dict[str, Any]]:
@@ -163,9 +175,9 @@ def _open(
     time_limit: float | None = None,
 ) -> Work:
     """The run, its folder open and nothing asked yet. `places`: the attempts of a shard; None = all."""
+    run = run if run is not None else _name(recipe)
+    recipe, attempts = _settled(recipe, None if places or resume == "never" else run_folder(run), n, attempts)
     config, made = recipe.describe(), Synthesizer(recipe)
-    run = run if run is not None else folder_name(recipe.strategy, config)
-    attempts = _attempts(n, attempts, 0 if places or resume == "never" else _held(run_folder(run), config))
     recipe.notes.extend(_lag_notes(recipe, attempts, n))
     budgets = {"budget_usd": budget_usd, "budget_tokens": budget_tokens, "budget_calls": budget_calls}
 
@@ -181,7 +193,7 @@ def _open(
         runtime={**budgets, "time_limit": time_limit, "n": n, "attempts": attempts},
         resume=resume,
         width=recipe.places if len(recipe.models) == 1 else BETWEEN * recipe.places,
-        waiting=recipe.lag if recipe.strategy == "self_instruct" else WAITING,  # which look no further back
+        waiting=recipe.lag if recipe.strategy == "self_instruct" else max(WAITING, recipe.lag),
         budgets=budgets,
         use_cache=use_cache,
         time_limit=time_limit,
@@ -207,12 +219,17 @@ def _open(
 def _lag_notes(recipe: Recipe, attempts: int, n: int | None) -> list[str]:
     """What `lag` does to so many attempts."""
     notes, in_flight = [], attempts if n is None else min(attempts, AHEAD * n)
-    if recipe.strategy == "evol_instruct" and recipe.rounds > 1 and attempts <= recipe.lag:
-        notes.append(f"lag={recipe.lag} of {attempts} attempts: no problem is rewritten a second time")
+    evolves = recipe.strategy == "evol_instruct"
+    without = 0 if evolves else 1  # attempts beyond `lag` that still have nothing to look back at
+    if depends(recipe) and attempts <= recipe.lag + without:
+        lost = "no problem is rewritten a second time" if evolves else "no prompt shows a problem of this run"
+        less = max(1, attempts // (recipe.rounds if evolves else 2))
+        change = f". lag={less} would change that" if attempts > less + without else ""
+        notes.append(f"lag={recipe.lag} of {attempts} attempts: {lost}{change}")
     if (most := most_at_once(recipe, in_flight)) < (places := recipe.places) <= in_flight:
         notes.append(
             f"lag={recipe.lag} lets {most} attempts run side by side: {places - most} of {places} places "
-            f"stay empty. lag={LAG_A_PLACE * places} uses most of them, and knows the run's problems later"
+            f"stay empty. lag={SPREAD * places} uses most of them, and knows the run's problems later"
         )
     return notes
 
@@ -232,10 +249,38 @@ def _attempts(n: int | None, attempts: int | None, held: int) -> int:
     return attempts or max(ATTEMPTS_EACH * n, held)
 
 
-def _held(folder: pathlib.Path, config: dict[str, Any]) -> int:
-    """How many attempts a folder of this configuration has, up to its last one, in it or in its shards."""
+def _name(recipe: Recipe) -> str:
+    """Of its folder. A lag that is still to be chosen counts as the least one, whatever the places are."""
+    return folder_name(recipe.strategy, recipe.describe() | {"lag": recipe.lag or LEAST_LAG})
+
+
+def _settled(
+    recipe: Recipe, folder: pathlib.Path | None, n: int | None, attempts: int | None, shards: int = 1
+) -> tuple[Recipe, int]:
+    """The recipe with its lag, and how many attempts. A folder that was begun goes on with the lag it has."""
+    paths = [] if folder is None else [*folder.glob("config.json"), *folder.glob("shards/*/config.json")]
+    parts = [Run(path.parent) for path in paths]
+    lags = [recipe.lag] if recipe.lag is not None else [part.config.get("lag") for part in parts]
+    lag = next((lag for lag in lags if isinstance(lag, int) and lag > 0), None)
+    lag = lag or _lag_of(recipe, n, _attempts(n, attempts, 0), shards)
+    recipe = dataclasses.replace(recipe, lag=lag)
+    return recipe, _attempts(n, attempts, _held(parts, recipe.describe()))
+
+
+def _lag_of(recipe: Recipe, n: int | None, attempts: int, shards: int) -> int:
+    """For a folder that is begun now. Shards take blocks of lag x rounds attempts: each as many of them."""
+    if not depends(recipe):
+        return LEAST_LAG
+    lag = fitting_lag(recipe.places, attempts // shards, n)
+    if shards > 1:
+        part = attempts / shards / recipe.rounds
+        lag = max(LEAST_LAG, math.ceil(part / math.ceil(part / lag)))
+    return lag
+
+
+def _held(parts: Sequence[Run], config: dict[str, Any]) -> int:
+    """How many attempts the parts of this configuration have, up to the last one."""
     config = json.loads(dump_json(config))
-    parts = [Run(path.parent) for path in [*folder.glob("config.json"), *folder.glob("shards/*/config.json")]]
     rows = (
         row for part in parts if not config_differences(part.config, config) for row in part.iter_records()
     )
@@ -251,18 +296,20 @@ def _in_shards(asked: tuple, options: dict[str, Any], show: Show, executor: Any,
     """`asked`: seeds, strategy, generator and judge."""
     asked = (load_problems(asked[0]), *asked[1:])
     recipe, of_run = _recipe(*asked, options)  # checked before a worker starts
-    folder = run_folder(of_run.get("run") or folder_name(recipe.strategy, recipe.describe()))
-    held = 0 if of_run.get("resume") == "never" else _held(folder, recipe.describe())
     if of_run.get("n") is not None:
         raise ValueError("shards cannot count what the others accept: give attempts= in place of n=")
+    check_executor(executor, shards)
+    folder = run_folder(of_run.get("run") or _name(recipe))
+    before = None if of_run.get("resume") == "never" else folder
+    recipe, attempts = _settled(recipe, before, None, of_run.get("attempts"), shards)
     together = 1 if recipe.strategy == "few_shot" else recipe.lag * recipe.rounds  # chains stay whole
     return run_shards(
         functools.partial(_prepare_shard, asked),
-        _places(recipe, _attempts(None, of_run.get("attempts"), held)),
+        _places(recipe, attempts),
         executor,
         folder,
         shards,
-        options,
+        {**options, "lag": recipe.lag},
         shard_of=lambda attempt: attempt // together % shards,
         show=show,
     )

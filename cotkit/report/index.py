@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import pathlib
 from typing import Any
 
@@ -29,7 +30,7 @@ def write_index(folder: pathlib.Path) -> pathlib.Path:
 def previous_run(folder: pathlib.Path, record: dict[str, Any]) -> pathlib.Path | None:
     """The folder of the newest complete run of the same notebook before this one, which has that `record`."""
     for path, other in _runs(folder.parent):
-        earlier = path != folder and other["started"] < record["started"]
+        earlier = path != folder and _started(other) < _started(record)
         if earlier and other["status"] == "complete" and same_notebook(other, record):
             return path
     return None
@@ -40,8 +41,14 @@ def _runs(folder: pathlib.Path) -> list[tuple[pathlib.Path, dict[str, Any]]]:
     found = []
     for path in folder.glob("*/report.json"):
         with contextlib.suppress(ValueError):  # somebody else's report.json
-            found.append((path.parent, load_record(path)))
-    return sorted(found, key=lambda run: run[1]["started"], reverse=True)
+            record = load_record(path)
+            found.append((_started(record), path.parent, record))
+    return [run for _, *run in sorted(found, key=lambda run: run[0], reverse=True)]
+
+
+def _started(record: dict[str, Any]) -> datetime.datetime:
+    """The instant: times that were written under different offsets do not sort as texts."""
+    return datetime.datetime.fromisoformat(record["started"]).astimezone(datetime.UTC)
 
 
 def _line(folder: pathlib.Path, record: dict[str, Any]) -> dict[str, Any]:

@@ -29,21 +29,19 @@ _WIDGET = "application/vnd.jupyter.widget-view+json"
 _HIDDEN_TAGS = {"parameters", "injected-parameters", "remove-cell"}
 _REMOVED = [
     "script", "iframe", "frame", "frameset", "object", "embed", "applet", "link", "meta", "base", "audio",
-    "video", "source", "track", "template",
+    "video", "source", "track", "template", "portal", "fencedframe", "noscript", "xmp", "noembed", "noframes",
+    "plaintext", "set", "animate", "animatetransform", "animatemotion", "animatecolor", "discard",
 ]  # fmt: skip
-_ADDRESSES = {
-    "src",
-    "href",
-    "srcset",
-    "poster",
-    "background",
-    "data",
-    "action",
-    "formaction",
-    "xlink:href",
-    "ping",
-}
-_CSS_ADDRESS = re.compile(r"url\(\s*(?!['\"]?\s*(?:data:|#))[^)]*\)|@import[^;]*;?", re.IGNORECASE)
+_ADDRESSES = {"src", "href", "xlink:href", "background", "action", "formaction", "cite", "longdesc", "data"}
+_FORBIDDEN = {"srcdoc", "srcset", "imagesrcset", "ping", "attributionsrc", "poster", "lowsrc", "dynsrc"}
+_FORBIDDEN |= {"xmlns", "xmlns:xlink", "xml:base"}
+_STYLED = {"style", "fill", "stroke", "filter", "mask", "clip-path", "cursor"}  # their values are CSS
+_STYLED |= {"marker", "marker-start", "marker-mid", "marker-end"}
+_NAME = re.compile(r"[a-z_][\w:.-]*", re.IGNORECASE)  # of an attribute
+# An address without an end is closed by the end of the style.
+_CSS_ADDRESS = re.compile(r"url\(\s*(?!['\"]?\s*(?:data:|#))[^)]*(?:\)|$)|@import[^;]*;?", re.IGNORECASE)
+# An escape can spell any word in another way, tags end a style, and these take an address without url().
+_CSS_REFUSED = re.compile(r"[\\<]|\b(?:image|image-set|cross-fade|src)\(", re.IGNORECASE)
 
 
 def render(notebook: Any, record: Mapping[str, Any]) -> str:
@@ -129,18 +127,22 @@ def safe(content: str) -> str:
     """HTML without scripts, frames, event handlers and addresses outside the page; tables scroll in a box.
 
     A link to another site becomes its text (the address in its tooltip), a picture that is not embedded its
-    description.
+    description. Comments and the like go, for browsers end them elsewhere than a parser may.
     """
+    from bs4.element import PreformattedString
+
     soup = _soup(content)
+    for hidden in soup.find_all(string=lambda text: isinstance(text, PreformattedString)):
+        hidden.extract()
     for tag in soup.find_all(_REMOVED):
         tag.decompose()
     for tag in soup.find_all(True):
         if tag.name == "style":
-            if tag.has_attr("scoped"):  # pandas' own; the page styles tables
+            css = tag.get_text()
+            if tag.has_attr("scoped") or _CSS_REFUSED.search(css):  # scoped: pandas' own; the page has its
                 tag.decompose()
-            elif tag.string:
-                tag.string.replace_with(_CSS_ADDRESS.sub("", tag.string))
-            continue
+                continue
+            tag.string = _CSS_ADDRESS.sub("", css)
         _clean_attributes(tag)
         if tag.name == "img" and not tag.get("src"):
             tag.replace_with(f"[picture: {tag.get('alt') or 'not embedded'}]")
@@ -161,24 +163,26 @@ def safe(content: str) -> str:
 
 def _clean_attributes(tag: Any) -> None:
     for name in list(tag.attrs):
-        value = tag.attrs[name]
+        value, known = tag.attrs[name], name.lower()
         text = " ".join(value) if isinstance(value, list) else str(value)
-        if name.lower().startswith("on") or name.lower() in ("srcdoc", "xmlns", "xmlns:xlink"):
+        if known.startswith("on") or known in _FORBIDDEN or not _NAME.fullmatch(name):
             del tag.attrs[name]
-        elif name.lower() in _ADDRESSES and not _stays_inside(tag.name, text):
+        elif known in _ADDRESSES and not _stays_inside(tag.name, text):
             del tag.attrs[name]
             if tag.name == "a" and re.match(r"\s*https?:", text):
                 tag.attrs["title"] = text
-        elif name.lower() == "style":
+        elif known in _STYLED and _CSS_REFUSED.search(text):
+            del tag.attrs[name]
+        elif known in _STYLED:
             tag.attrs[name] = _CSS_ADDRESS.sub("none", text)
 
 
 def _stays_inside(tag: str, address: str) -> bool:
-    """True for an embedded picture, a place on the page, or a file beside it."""
+    """True for an embedded picture, a place on the page, or, of a link, a file beside it."""
     address = re.sub(r"[\s\x00-\x1f]", "", address).lower()
     if tag in ("img", "image"):
         return address.startswith(("data:image/", "#"))
-    return not re.match(r"[a-z][a-z0-9+.-]*:|//|\\\\", address)
+    return address.startswith("#") or (tag == "a" and not re.match(r"[a-z][a-z0-9+.-]*:|[/\\]{2}", address))
 
 
 def _joined(outputs: list[Any]) -> list[Any]:

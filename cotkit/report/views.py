@@ -16,9 +16,9 @@ import struct
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from cotkit.shown import VERBATIM
 from cotkit.shown import escaped as escape
 
-VERBATIM = "mathjax_ignore tex2jax_ignore"  # "$5 and $6" in JupyterLab is no mathematics
 _CHECKS = {True: ("good", "✓", "holds"), False: ("bad", "✗", "fails"), None: ("unsure", "?", "undecided")}
 
 

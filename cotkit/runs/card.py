@@ -117,6 +117,30 @@ def card_beside(
     return write_card({**facts, "exports": [*others, export]}, readme), note
 
 
+def outdate_cards(target: pathlib.Path) -> None:
+    """A file is written anew: the cards of ours that describe the old one say so, until they are written anew
+    too, and no further export takes that description over."""
+    for card in (target.with_name("README.md"), target.with_name(f"{target.stem}.card.md")):
+        known = _facts_of(card) if card.is_file() else None
+        left = [e for e in known["exports"] if pathlib.Path(e["path"]).name != target.name] if known else []
+        if known is None or len(left) == len(known["exports"]):
+            continue
+        text = _MARK.sub("", card.read_text(encoding="utf-8", errors="replace")).rstrip()
+        note = (
+            f"> `{target.name}` was written anew after this card. What it says of that file is about an "
+            "older one, unless the sha256 is the same."
+        )
+        text = text.replace("\n# ", f"\n{note}\n\n# ", 1)
+        _write(card, text, {**known, "exports": left})
+
+
+def _write(card: pathlib.Path, text: str, kept: dict[str, Any]) -> None:
+    """The text, and in a comment what a further export needs of it."""
+    mark = dump_json(kept).decode().replace("--", "-\\u002d")  # nothing may end the comment
+    with whole_file(card) as temporary:
+        temporary.write_bytes(f"{text}\n\n<!-- cotkit-card {mark} -->\n".encode("utf-8", "replace"))
+
+
 def _facts_of(card: pathlib.Path) -> dict[str, Any] | None:
     found = _MARK.search(card.read_text(encoding="utf-8", errors="replace"))
     return json.loads(found[1]) if found else None
@@ -157,10 +181,7 @@ def write_card(run_facts: dict[str, Any], path: str | os.PathLike[str]) -> pathl
         {**e, "path": pathlib.Path(e["path"]).name, "beside": []} for e in exports
     ]  # no folders of the maker
     kept = {"run": report.get("name"), "licence": licence, "exports": named}
-    mark = dump_json(kept).decode().replace("--", "-\\u002d")  # nothing may end the comment
-    text = "\n\n".join(section for section in sections if section) + f"\n\n<!-- cotkit-card {mark} -->\n"
-    with whole_file(path) as temporary:
-        temporary.write_bytes(text.encode("utf-8", "replace"))
+    _write(path, "\n\n".join(section for section in sections if section), kept)
     return path
 
 

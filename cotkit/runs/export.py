@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from cotkit.records import Candidate, Row
-from cotkit.runs.card import Provenance, card_beside
+from cotkit.runs.card import Provenance, card_beside, outdate_cards
 from cotkit.runs.digests import DigestMap
 from cotkit.runs.formats import FORMATS, Format, camel_row, flat_columns, pair_columns, words_of
 from cotkit.runs.journal import dump_json, write_json
@@ -149,6 +149,7 @@ def export_rows(
         if problems := validate_file(temporary, format, require_boxed=bool(require_boxed), limit=5):
             listed = "\n  ".join(map(str, problems))
             raise ExportError(f"{target} was not written, {format} would not train on it:\n  {listed}")
+        outdate_cards(target)
     report = ExportReport(
         path=str(target),
         format=format,
@@ -312,7 +313,8 @@ def _write_snippets(target: pathlib.Path, spec: Format, system: bool) -> list[st
         config = {"rl": "dpo"} if spec.view == "pairs" else {}
         entry = {"path": target.name, "ds_type": "json", "split": "train", **spec.axolotl}
         text = yaml.safe_dump({**config, "datasets": [entry]}, sort_keys=False, allow_unicode=True)
-        snippet.write_text(text, encoding="utf-8", newline="\n")
+        with whole_file(snippet) as temporary:
+            temporary.write_text(text, encoding="utf-8", newline="\n")
         return [str(snippet)]
     return []
 

@@ -32,7 +32,7 @@ from cotkit.paths import run_folder
 from cotkit.records import Row
 from cotkit.runs.digests import DigestMap
 from cotkit.runs.journal import Journal, dump_json, read_lines, write_json, write_lines
-from cotkit.whole import sync_entries
+from cotkit.whole import make_folder, sync_entries
 
 Resume = Literal["auto", "never", "must"]
 STOP, REPLACING = "stop", ".replacing"
@@ -124,7 +124,7 @@ class RunFolder:
         if resume == "must" and not (self.path / "config.json").is_file():
             raise RunError(f"resume='must', but {self.path} holds no run; check the name")
         with _usable(self.path):
-            self.path.mkdir(parents=True, exist_ok=True)
+            make_folder(self.path)
             self._lock = _lock(self.path)
             try:
                 self._open(json.loads(dump_json(config)), runtime or {}, resume)
@@ -176,7 +176,6 @@ class RunFolder:
 
         self._journals["drops.jsonl"].close()
         write_lines(path, staying())
-        sync_entries(self.path)
         self.reasons.clear()
         self._journals["drops.jsonl"] = Journal(path, self._count, shared=False)
 
@@ -265,18 +264,17 @@ class RunFolder:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        try:
+        with contextlib.ExitStack() as left:
+            left.callback(self._lock.release)
             for journal in self._journals.values():
-                journal.close()
-        finally:
-            self._lock.release()
+                left.callback(journal.close)
 
 
 @contextlib.contextmanager
 def locked_folder(path: pathlib.Path) -> Iterator[None]:
     """Nobody else writes there meanwhile; RunError when somebody does."""
     with _usable(path):
-        path.mkdir(parents=True, exist_ok=True)
+        make_folder(path)
         lock = _lock(path)
     try:
         yield
@@ -289,7 +287,8 @@ def replaced_run(
     run: str | os.PathLike[str], config: dict[str, Any], *, runtime: dict[str, Any]
 ) -> Iterator[RunFolder]:
     """A run that takes the place of the one at `run` when the block has ended; after an error the old one
-    stays as it was. What else is in the folder stays too, such as labels.
+    stays as it was. What else is in the folder stays too, such as labels. Each step is forced to disk before
+    the next.
     """
     path = run_folder(run)
     with locked_folder(path):
@@ -304,9 +303,12 @@ def replaced_run(
             raise
         for name in ("config.json", "report.json"):  # half old and half new it is no run
             (path / name).unlink(missing_ok=True)
-        for name in (*LINES, "report.json", "config.json"):  # with which it is one
-            if (new / name).exists():
-                os.replace(new / name, path / name)
+        sync_entries(path)
+        for names in (LINES, ("report.json", "config.json")):  # with which it is one
+            for name in names:
+                if (new / name).exists():
+                    os.replace(new / name, path / name)
+            sync_entries(path)
         shutil.rmtree(new, ignore_errors=True)
 
 
@@ -324,9 +326,11 @@ def _set_aside(path: pathlib.Path) -> None:
     number = 1
     while (old := path / "superseded" / str(number)).exists():
         number += 1
-    old.mkdir(parents=True)
+    make_folder(old)
     for name in present:
         os.replace(path / name, old / name)
+    for folder in (old, path):  # in this order: a file may be in both, never in none
+        sync_entries(folder)
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from cotkit.records import Candidate, Row
+from cotkit.shown import mended
 
 if TYPE_CHECKING:
     import pandas
@@ -113,11 +114,15 @@ def triples_frame(rows: Iterable[tuple[int | None, Row]]) -> pandas.DataFrame:
 
 def _frame(lines: list[dict[str, Any]], kinds: dict[str, str | None]) -> pandas.DataFrame:
     """The lines as columns of these dtypes (None = as pandas finds), then a column a dimension that a judge
-    scored. Texts are objects: pandas' own strings hold no lone surrogate."""
+    scored. Texts are objects, or mended: pandas' own strings hold no lone surrogate."""
     import pandas
 
     scores = sorted({key for line in lines for key in line if key.startswith("score_")} - set(kinds))
     columns = kinds | dict.fromkeys(scores, "float64")
+    found = {name: [line.get(name) for line in lines] for name in columns}
     return pandas.DataFrame(
-        {name: pandas.Series([line.get(name) for line in lines], dtype=k) for name, k in columns.items()}
+        {
+            name: pandas.Series(found[name] if kind else list(map(mended, found[name])), dtype=kind)
+            for name, kind in columns.items()
+        }
     )

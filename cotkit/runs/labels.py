@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from cotkit.runs.journal import Journal, read_lines
 from cotkit.runs.reading import Run
+from cotkit.whole import sync_entries
 
 if TYPE_CHECKING:
     import pandas
@@ -50,6 +51,7 @@ def add_label(
         journal.append(record)
     finally:
         journal.close()
+    sync_entries(run.path)
     return record
 
 

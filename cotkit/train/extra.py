@@ -8,8 +8,8 @@ import os
 from types import ModuleType
 
 INSTALL = (
-    "Training needs the extra `train`: pip install 'cotkit[train]'. On Linux without a GPU install the CPU "
-    "build of torch first, see docs/training.md. Everything else in cotkit works without it."
+    "Training needs the extra `train`: pip install -e '/path/to/clone[train]'. On Linux without a GPU "
+    "install the CPU build of torch first, see docs/training.md. Everything else in cotkit works without it."
 )
 
 

@@ -216,7 +216,7 @@ class CheckVerifier(ProgramVerifier):
         told = _told(said)
         if isinstance(told, bool):
             return Verdict(correct=told, method="check", reason="the problem's own check program")
-        method = "timeout" if said.status == "timeout" else "error"
+        method = {"timeout": "timeout", "setup_failed": "sandbox_failed"}.get(said.status, "error")
         return Verdict(correct=None, method=method, reason=f"the check program: {told}")
 
 
@@ -276,9 +276,10 @@ class TestsVerifier(ProgramVerifier):
             return None  # prose
         counts = f"{len(outcomes) - len(failed)} of {len(tests)} tests pass"
         reason = f"{counts}; test {outcomes.index(first) + 1}: {first.reason or first.status}"
-        return Verdict(
-            correct=first.passed, method="error" if first.passed is None else "tests", reason=reason
-        )
+        method = "tests"
+        if first.passed is None:
+            method = "sandbox_failed" if first.status == "setup_failed" else "error"
+        return Verdict(correct=first.passed, method=method, reason=reason)
 
 
 def code_form(problem: Problem) -> str | None:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
+from cotkit.shown import VERBATIM, mended
 from cotkit.shown import escaped as text
 
 STYLE = """<style>
@@ -56,7 +57,8 @@ class Widget:
         if self._view is None:
             import ipywidgets
 
-            self._view = ipywidgets.VBox([ipywidgets.HTML(STYLE), *self.build()])
+            self._fault = ipywidgets.HTML()
+            self._view = ipywidgets.VBox([ipywidgets.HTML(STYLE), self._fault, *self.build()])
             self._view.add_class("cotkit-widget")
             self.redraw()
         return self._view
@@ -74,10 +76,18 @@ class Widget:
         raise NotImplementedError
 
     def redraw(self) -> None:
-        """After a change of the state; does nothing where no view was asked for."""
-        if self._view is not None:
-            self._drawing = True
+        """After a change of the state; does nothing where no view was asked for. What cannot be drawn is said
+        in the view, and its controls go on."""
+        if self._view is None:
+            return
+        self._drawing, self._fault.value = True, ""
+        try:
             self.draw()
+        except Exception as error:
+            why = text(f"{type(error).__name__}: {error}")
+            self._fault.value = f"<div role='alert'>not drawn: {why}</div>"
+            raise
+        finally:
             self._drawing = False
 
     def heed(self, control: Any, action: Callable[[Any], None]) -> None:
@@ -94,7 +104,7 @@ class Widget:
         headless = bool(os.environ.get("COTKIT_REPORT"))
         if headless:
             self.settle()
-        bundle: dict[str, Any] = {"text/plain": repr(self), "text/html": self._repr_html_()}
+        bundle: dict[str, Any] = {"text/plain": mended(repr(self)), "text/html": self._repr_html_()}
         if not headless:
             reference = {"version_major": 2, "version_minor": 0, "model_id": self.view.model_id}
             bundle["application/vnd.jupyter.widget-view+json"] = reference
@@ -105,7 +115,6 @@ class Widget:
 _FORMULA = re.compile(
     r"\$\$.+?\$\$|\$(?![\s$])(?:\\.|[^$\\\n])+?(?<!\s)\$(?!\d)|\\\(.+?\\\)|\\\[.+?\\\]", re.DOTALL
 )
-PLAIN = "mathjax_ignore tex2jax_ignore"
 
 
 def mathematics(words: str) -> str:
@@ -118,13 +127,19 @@ def mathematics(words: str) -> str:
 
 
 def _plain(words: str) -> str:
-    return f"<span class='{PLAIN}'>{text(words)}</span>" if words else ""
+    return f"<span class='{VERBATIM}'>{text(words)}</span>" if words else ""
 
 
 def facts(pairs: dict[str, Any]) -> str:
     """Names and values side by side; what is None is left out."""
     shown = (f"<span>{text(k)} <b>{text(v)}</b></span>" for k, v in pairs.items() if v is not None)
     return f'<div class="ck-facts">{"".join(shown)}</div>'
+
+
+def named(options: Iterable[str | tuple[str, Any]]) -> list[tuple[str, Any]]:
+    """The options of a Dropdown, with names that can be sent to a browser."""
+    pairs = (option if isinstance(option, tuple) else (option, option) for option in options)
+    return [(mended(name), value) for name, value in pairs]
 
 
 def share_bar(value: float, low: float, high: float) -> str:

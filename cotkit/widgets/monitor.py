@@ -87,7 +87,8 @@ class RunMonitor(Widget):
     def state(self) -> str:
         if not self.job.done():
             return "stopping" if self.now["stopping"] else "running"
-        return "finished" if self.now["done"] == self.now["total"] else "stopped"
+        enough = self.now["enough"] is not None and self.now["kept"] >= self.now["enough"]
+        return "finished" if enough or self.now["done"] == self.now["total"] else "stopped"
 
     def numbers(self) -> dict[str, str | None]:
         """What is shown, by name; None is left out."""
@@ -97,6 +98,7 @@ class RunMonitor(Widget):
         return {
             "done": f"{now['done']:,} of {now['total']:,}",
             "kept": str(Rate.of(now["kept"], now["done"])),
+            "wanted": None if now["enough"] is None else f"{now['kept']:,} of {now['enough']:,} kept",
             "right": f"{now['verdicts'].get(True, 0):,} of {decided:,} final traces" if decided else None,
             "undecided": now["verdicts"].get(None),
             "rate": f"{now['rows_per_minute']:.3g} rows/min" if now["rows_per_minute"] else "none yet",

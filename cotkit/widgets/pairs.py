@@ -13,12 +13,12 @@ from __future__ import annotations
 import datetime
 import hashlib
 import os
-import pathlib
 import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cotkit.analysis import Rate
+from cotkit.paths import file_path
 from cotkit.runs import Journal, Run, pair_view, read_lines
 from cotkit.widgets.base import Widget, button, mathematics, text
 
@@ -50,7 +50,7 @@ class PairInspector(Widget):
             ]
         if path is None:
             raise ValueError("name a file for what is said: path=")
-        self.path = pathlib.Path(path)
+        self.path = file_path(path)
         shuffle = random.Random(seed)
         chosen = [_as_texts(pair) for pair in pairs]
         shuffle.shuffle(chosen)

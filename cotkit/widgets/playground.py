@@ -18,8 +18,9 @@ from cotkit import aio, prompts
 from cotkit.chat import ChatModel, ModelError
 from cotkit.problems import Problem
 from cotkit.records import Completion, Verdict
+from cotkit.shown import mended
 from cotkit.verify import AnswerVerifier, SandboxTooWeak
-from cotkit.widgets.base import Widget, button, facts, mathematics, text
+from cotkit.widgets.base import Widget, button, facts, mathematics, named, text
 
 VALUES = ("problem", "few_shot", "trace", "feedback", "answer")
 
@@ -48,7 +49,7 @@ class ModelPicker(Widget):
     def build(self) -> list[Any]:
         import ipywidgets as w
 
-        self._choice, self._shown = w.Dropdown(options=list(self.models), description="model"), w.HTML()
+        self._choice, self._shown = w.Dropdown(options=named(self.models), description="model"), w.HTML()
         self.heed(self._choice, self.pick)
         return [self._choice, self._shown]
 
@@ -139,7 +140,7 @@ class PromptPlayground(Widget):
         names = [(f"{p.id}: {p.problem[:60]}", place) for place, p in enumerate(self.problems[:500])]
         whole = {"description_width": "initial"}
         self._asked = {
-            "place": w.Dropdown(options=names, description="problem", layout={"width": "auto"}),
+            "place": w.Dropdown(options=named(names), description="problem", layout={"width": "auto"}),
             "prompt": w.Textarea(description="prompt", rows=8, layout={"width": "95%"}),
             "temperature": w.BoundedFloatText(min=0, max=2, step=0.1, description="temperature", style=whole),
             "max_tokens": w.BoundedIntText(min=1, max=1_000_000, description="max tokens"),
@@ -153,7 +154,7 @@ class PromptPlayground(Widget):
 
     def draw(self) -> None:
         for name, control in self._asked.items():
-            control.value = getattr(self, name)
+            control.value = mended(getattr(self, name))
         self._shown.value = self.static()
 
     def _try_it(self) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from cotkit.analysis import Rate, StrategyComparison, figures
 from cotkit.records import Row
-from cotkit.widgets.base import Widget, button, share_bar, text
+from cotkit.widgets.base import Widget, button, named, share_bar, text
 from cotkit.widgets.words import word_diff
 
 SHOWN = 4  # attempts of each strategy on a page
@@ -178,7 +178,7 @@ class StrategyExplorer(Widget):
     def build(self) -> list[Any]:
         import ipywidgets as w
 
-        options = [(f"{id}: {textwrap.shorten(words, 70)}", id) for id, words in self.seeds.items()]
+        options = named((f"{id}: {textwrap.shorten(words, 70)}", id) for id, words in self.seeds.items())
         wide = {"width": "auto"}
         self._seed = w.Dropdown(options=options, description="seed", tooltip="Seed problem", layout=wide)
         self._attempt = w.Dropdown(
@@ -193,7 +193,7 @@ class StrategyExplorer(Widget):
 
     def draw(self) -> None:
         self._seed.value = self.seed
-        self._attempt.options = [(self._named(attempt), attempt) for attempt in self.asked()]
+        self._attempt.options = named((self._named(attempt), attempt) for attempt in self.asked())
         self._attempt.value = self.followed if self.followed in self.asked() else None
         self._turns.layout.display = None if self.pages > 1 else "none"
         for shown, part in zip(self._shown, self.parts(), strict=True):

@@ -11,10 +11,11 @@ import json
 import math
 import os
 import pathlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from cotkit.paths import file_path
 from cotkit.records import Row
 from cotkit.runs import LABELS, Run, add_label, is_about, read_labels, read_lines, write_lines
 
@@ -53,18 +54,18 @@ class Filter:
     verdict: str = ANY
     outcome: str = ANY  # "kept", "dropped", or a drop_reason
     type: str = ANY
-    label: str = ANY  # good, bad, unsure, none
+    label: str = ANY  # good, bad, unsure: of any of its traces; none
     search: str = ""
     score: tuple[float, float] | None = None
     length: tuple[float, float] | None = None
     iterations: tuple[float, float] | None = None
 
-    def passes(self, line: Line, label: str) -> bool:
+    def passes(self, line: Line, labels: Collection[str]) -> bool:
         return (
             self.verdict in (ANY, line.verdict)
             and self.outcome in (ANY, "kept" if line.accepted else "dropped", line.drop_reason)
             and self.type in (ANY, line.type)
-            and self.label in (ANY, label)
+            and self.label in (ANY, *(labels or ["none"]))
             and self.search.lower() in line.words
             and all(self._within(name, line) for name in SPANS)
         )
@@ -100,9 +101,11 @@ class TraceSet:
         if unknown := [name for name in changes if not hasattr(self.filter, name)]:
             raise ValueError(f"there is no filter {unknown[0]!r}; there are: {', '.join(vars(self.filter))}")
         self.sort, self.filter = sort, dataclasses.replace(self.filter, **changes)
-        said = {key[:2]: entry["label"] for key, entry in self.labels.items()}
-        labels = ((line, said.get((line.part, line.id), "none")) for line in self.lines)
-        chosen = [line for line, label in labels if self.filter.passes(line, label)]
+        said: dict[tuple[int, str], set[str]] = {}
+        for (part, id, _), entry in self.labels.items():
+            said.setdefault((part, id), set()).add(entry["label"])
+        labels = ((line, said.get((line.part, line.id), ())) for line in self.lines)
+        chosen = [line for line, own in labels if self.filter.passes(line, own)]
         self.chosen = sorted(chosen, key=_SORT_KEYS[self.sort])
         self.place = 0
 
@@ -113,7 +116,9 @@ class TraceSet:
     @property
     def row(self) -> Row | None:
         """The problem that is looked at, whole."""
-        return Row.model_validate_json(self._whole(self.chosen[self.place])) if self.chosen else None
+        if not self.chosen:
+            return None
+        return Row.model_validate(json.loads(self._whole(self.chosen[self.place])))  # as a Run reads it
 
     def label(self, candidate: int) -> dict[str, Any] | None:
         """What was last said of a candidate of the problem that is looked at."""
@@ -138,7 +143,7 @@ class TraceSet:
 
     def export(self, path: str | os.PathLike[str]) -> pathlib.Path:
         """The chosen problems, whole rows, as JSON lines."""
-        target = pathlib.Path(path)
+        target = file_path(path)
         write_lines(target, (json.loads(self._whole(line)) for line in self.chosen))
         return target
 

@@ -4,7 +4,8 @@
 
 Filters and sorting above, the problem with its mathematics and all candidates below; what changed from one
 iteration to the next is marked word by word. Tab and Enter reach and press everything. A label (good, bad,
-unsure, with a note) is written beside the run at once; `tune_thresholds` takes it where no program decided.
+unsure, with a note) is written beside the run at once; `tune_thresholds(run, label="person")` takes labels in
+place of the verdicts.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from typing import Any
 from cotkit.analysis import trace_cards
 from cotkit.records import Candidate, Row
 from cotkit.runs import Run, open_run
-from cotkit.widgets.base import PLAIN, Widget, button, facts, mathematics, text
+from cotkit.shown import VERBATIM, mended
+from cotkit.widgets.base import Widget, button, facts, mathematics, named, text
 from cotkit.widgets.trace_set import SORTS, SPANS, TraceSet
 from cotkit.widgets.words import word_diff
 
@@ -76,7 +78,7 @@ class TraceBrowser(Widget):
 
         auto = {"width": "auto"}
         self._filters = {
-            name: w.Dropdown(options=self.traces.choices(name), description=name, layout=auto)
+            name: w.Dropdown(options=named(self.traces.choices(name)), description=name, layout=auto)
             for name in ("outcome", "verdict", "type", "label")
         }
         self._filters["search"] = w.Text(description="search", placeholder="in id and problem")
@@ -152,7 +154,7 @@ class TraceBrowser(Widget):
         self._filters["sort"].value = self.traces.sort
         for name, value in vars(self.traces.filter).items():
             if name in self._filters:
-                self._filters[name].value = value
+                self._filters[name].value = mended(value) if name == "search" else value
             if name in self._spans:
                 for box, end in zip(self._spans[name], value or self.traces.span(name), strict=True):
                     box.value = min(max(end, box.min), box.max)
@@ -202,7 +204,7 @@ def candidate_html(row: Row, number: int) -> str:
     parent = row.candidates[c.parent] if c.parent is not None else None
     words = mathematics(c.trace)
     if parent is not None:
-        words = f"<div class='{PLAIN}'>{word_diff(parent.trace, c.trace)}</div>"
+        words = f"<div class='{VERBATIM}'>{word_diff(parent.trace, c.trace)}</div>"
     told = f"<div class='ck-quiet'>told: {text(parent.feedback)}</div>" if parent and parent.feedback else ""
     origin = {
         "answer": c.answer if c.answer is not None else "none found",

@@ -6,6 +6,8 @@ import itertools
 import json
 import math
 import random
+import tracemalloc
+from fractions import Fraction
 
 import numpy as np
 import pandas
@@ -21,6 +23,7 @@ from cotkit.analysis import (
     paired_difference,
     wilson_interval,
 )
+from cotkit.analysis import benchmark as benchmark_numbers
 from cotkit.analysis.benchmark import (
     _mean_of_domains,
     _mean_over_problems,
@@ -181,6 +184,58 @@ def test_the_sign_flip_test_counts_every_pattern(steps):
         for signs in itertools.product((1, -1), repeat=len(steps))
     ]
     assert sign_flip_test(steps) == pytest.approx(np.mean([total >= abs(sum(steps)) for total in sums]))
+
+
+def steps_of(n, lengths, seed=0):
+    """Differences of shares right, over completions of which some are undecided."""
+    rng = random.Random(seed)
+    shares = [Fraction(rng.randint(0, k), k) for k in rng.choices(lengths, k=2 * n)]
+    return [now - before for before, now in zip(shares[:n], shares[n:], strict=True)]
+
+
+@pytest.mark.parametrize("n, lengths", [(9, (2, 3)), (30, (5, 6, 7, 8)), (200, (4,))])
+def test_drawn_sign_patterns_agree_with_all_of_them(monkeypatch, n, lengths):
+    for seed in range(8):
+        steps = steps_of(n, lengths, seed)
+        with monkeypatch.context() as patched:
+            patched.setattr(benchmark_numbers, "_drawn_flips", None)
+            exact = sign_flip_test(steps)
+            patched.undo()
+            patched.setattr(benchmark_numbers, "EXACT", 0)
+            drawn = sign_flip_test(steps)
+        error = math.sqrt(exact * (1 - exact) / benchmark_numbers.FLIPS)
+        assert drawn == pytest.approx(exact, abs=5 * error + 2 / benchmark_numbers.FLIPS)
+
+
+@pytest.mark.parametrize(
+    "n, lengths", [(3, range(17, 33)), (24, range(9, 17)), (200, range(9, 17)), (3000, range(33, 65))]
+)
+def test_many_completions_of_many_problems_are_compared_in_bounded_memory_and_steps(monkeypatch, n, lengths):
+    whole, work = benchmark_numbers._all_flips, []
+    monkeypatch.setattr(
+        benchmark_numbers, "_all_flips", lambda s: work.append(len(s) * sum(map(abs, s))) or whole(s)
+    )
+    steps = steps_of(n, lengths)
+    tracemalloc.start()
+    p = sign_flip_test(steps)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert 0 < p <= 1 and peak < 64e6 and sum(work) <= benchmark_numbers.EXACT
+    assert sign_flip_test(steps) == p, "what is drawn is drawn alike"
+
+
+def test_shares_that_are_equal_do_not_differ_by_the_last_digit():
+    third = [[[True] * n + [False] * 2 * n for n in side] for side in ((1, 11, 16), (21, 13, 19))]
+    gap = paired_completions(*third)
+    assert (gap["gained"], gap["lost"], gap["difference"], gap["p_value"]) == (0, 0, 0.0, 1.0)
+
+
+def test_models_that_left_no_run_are_still_reported():
+    report = BenchmarkReport.from_runs({}, failed={"m": "no such endpoint"})
+    first, last = report.findings()
+    assert first.startswith("m is not complete (no such endpoint): it gave no completion.")
+    assert last == "No model finished a problem, so there is nothing to compare."
+    assert "no such endpoint" in report._repr_html_() and report.cost.empty and "calls" in report.cost
 
 
 def test_a_paired_difference_of_several_completions_holds_the_truth_95_times_in_100():

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from cotkit import analysis
 from cotkit.records import Candidate, Judgement, Row, Verdict
@@ -225,6 +227,32 @@ def test_each_cycle_of_the_figure_has_its_own_number():
     assert "n = 100" in said[0] and "n = 98" in said[1] and "accuracy" not in said[0]
     mixed = analysis.figures.dev_results([met(0, 100, "accuracy"), met(1, 98, "critics' score")]).axes[0]
     assert "critics' score" in mixed.get_xticklabels()[1].get_text()
+
+
+@pytest.mark.parametrize("cycles", [1, 3, 12])
+def test_nothing_crosses_the_number_of_a_cycle(cycles):
+    outcomes = [(0.42, 0.42), (0.4, 0.1), (0.0, 0.03), (1.0, 1.0), (0.5, 0.8)]
+    reports = [
+        {"cycle": cycle, "method": "sft", "decision": {"promoted": False}}
+        | {"heldout": {"n": 50, "measure": "accuracy", "champion": a, "challenger": b}
+           | {"low": b - a - 0.1, "high": b - a + 0.1}}
+        for cycle, (a, b) in zip(range(cycles), itertools.cycle(outcomes), strict=False)
+    ]  # fmt: skip
+    figure = analysis.figures.dev_results(reports)
+    FigureCanvasAgg(figure).draw()
+    (axes,) = figure.axes
+    assert len(axes.texts) == cycles
+    for number, report in zip(axes.texts, reports, strict=True):
+        box = number.get_window_extent()
+        assert number.get_text() == f"{100 * report['heldout']['challenger']:.0f} %"
+        assert axes.bbox.y0 < box.y0 and box.y1 < axes.bbox.y1
+        high = report["heldout"]["champion"] + report["heldout"]["high"]
+        height = axes.transData.inverted().transform(box.min)[1]
+        assert height < max(high, 0.13) + 0.2, "it stands by its point"
+        for line in axes.lines:
+            assert not box.overlaps(line.get_window_extent()), number
+    names = [name.get_window_extent() for name in axes.get_xticklabels()]
+    assert not any(a.overlaps(b) for a, b in itertools.pairwise(names))
 
 
 def test_a_gain_that_is_not_clear_says_which_one_would_have_been():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import sys
 import urllib.parse
 
 import matplotlib.pyplot as plt
@@ -16,6 +17,10 @@ from looks import LOW_CONTRAST, OVERFLOWING, UNLOADED
 from cotkit.analysis import Rate
 from cotkit.report import Report, compare_reports, page, views, write_index
 from cotkit.report.record import load_record
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "report"))
+
+from ways_out import WAYS_OUT
 
 PAGES = ("index.html", "late-run-with-a-name/report.html", "late-run-with-a-name/against-early.html")
 PRINTED_WIDTH = 680  # CSS pixels between the margins of A4
@@ -83,6 +88,25 @@ def opened(chrome, reports):
     for one in watched:
         one.close()
         assert (one.outside, one.errors) == ([], [])
+
+
+def test_no_output_runs_or_asks_for_anything_even_where_a_browser_would_let_it(chrome, tmp_path):
+    """Without the page's own policy: what is taken out must be enough."""
+    press = """() => document.querySelectorAll("a:not([href='rows.jsonl']), math, mi, svg *").forEach(
+        e => e.dispatchEvent(new MouseEvent('click', {bubbles: true, cancelable: true})))"""
+    for number, dirty in enumerate(WAYS_OUT):
+        watched, target = Watched(chrome, ("file:",)), tmp_path / f"{number}.html"
+        said = []
+        watched.page.on("dialog", lambda dialog, said=said: (said.append(dialog.message), dialog.dismiss()))
+        asked = []
+        watched.page.on("request", lambda request, asked=asked: asked.append(request.url))
+        target.write_text(f"<!DOCTYPE html><body>{page.safe(dirty)}")
+        watched.page.goto(target.as_uri())
+        watched.page.evaluate(press)
+        watched.page.evaluate("() => new Promise(done => setTimeout(done))")
+        outside = [url for url in asked if not url.startswith((target.parent.as_uri(), "data:"))]
+        assert (said, outside, watched.outside) == ([], [], []), dirty
+        watched.close()
 
 
 @pytest.mark.parametrize("name", [*PAGES, "failed/report.html"])

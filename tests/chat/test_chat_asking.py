@@ -609,11 +609,49 @@ def test_when_every_endpoint_is_down_the_run_is_told_to_stop(serve, statuses, ki
 
 
 def test_a_lone_endpoint_that_is_down_is_given_its_retries_before_the_run_stops(serve):
+    """And a second round of calls: until then it may be the prompts that it cannot answer."""
     server = serve(lambda r: Reply(status=500))
-    errors = ask_all(model(server, max_retries=2), [f"q{n}" for n in range(20)])
+    errors = ask_all(model(server, max_retries=2), [f"q{n}" for n in range(32)])
     assert {len(e.attempts) for e in errors} == {3}
-    assert errors[-1].stops_run and errors[-1].kind == "circuit_open"
-    assert "status 500" in str(errors[-1])
+    assert [e.stops_run for e in errors].count(True) == 1
+    (last,) = (e for e in errors if e.stops_run)
+    assert last.kind == "circuit_open" and "status 500" in str(last)
+    assert {e.kind for e in errors if not e.stops_run} == {"server"}
+
+
+def test_endpoints_that_are_down_each_are_given_up_together(serve):
+    first, second = serve(lambda r: Reply(status=500)), serve(lambda r: Reply(drop=True))
+    chat = model(first, "a", fallbacks=[{"model": "b", "base_url": second.base_url}], max_retries=1)
+    chat.endpoints[1] = model(second, "b", max_retries=1).endpoints[0]  # with the test's clock
+    for n in range(200):
+        with pytest.raises(ModelError) as error:
+            chat.complete(f"q{n}")
+        if error.value.stops_run:
+            break
+    assert 31 <= n < 199 and "a at " in str(error.value) and "b at " in str(error.value)
+
+
+def test_prompts_that_are_never_answered_stop_no_others(serve):
+    """As many as are in flight, and more; in a row."""
+    server = serve(lambda r: Reply(status=500) if r.user.startswith("bad") else "4")
+    prompts = [f"q{n}" for n in range(20)] + [f"bad{n}" for n in range(20)] + [f"r{n}" for n in range(20)]
+    chat = model(server, max_retries=1, max_concurrency=8)
+
+    async def a_few_at_once():
+        ended = {}
+
+        async def ask(prompt):
+            try:
+                ended[prompt] = (await chat.acomplete(prompt)).text
+            except ModelError as error:
+                ended[prompt] = error.kind, error.stops_run
+
+        await aio.pool(prompts, ask, 8)
+        return ended
+
+    ended = aio.run(a_few_at_once())
+    for prompt in prompts:
+        assert ended[prompt] == (("server", False) if prompt.startswith("bad") else "4")
 
 
 def test_a_lone_endpoint_that_comes_back_loses_no_row(serve):

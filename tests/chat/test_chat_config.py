@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
+import decimal
 import inspect
 import os
 import subprocess
@@ -38,13 +40,16 @@ LOCAL = {"base_url": "http://127.0.0.1:1/v1"}
         ({"stop": 3}, "stop"),
         ({"extra_body": {"messages": []}}, "messages"),
         ({"extra_body": [1]}, "extra_body"),
-        ({"extra_body": {"x": object()}}, "extra_body"),
+        ({"extra_body": {"x": object()}}, r"extra_body\['x'\] cannot be sent as JSON"),
         ({"extra_body": {"seed": "x"}}, "seed in extra_body"),
         ({"structured": "yaml"}, "structured"),
         ({"supports_n": "maybe"}, "supports_n"),
         ({"price": 3}, "price is a pair"),
         ({"price": (1, -1)}, "price"),
         ({"base_url": "localhost:8000"}, "base_url"),
+        ({"base_url": "http://host\\x/v1"}, "base_url"),
+        ({"base_url": "http://a b/v1"}, "base_url"),
+        ({"base_url": f"http://{'a' * 64}.example/v1"}, "base_url"),
         ({"base_url": "http://h/v1/chat/completions"}, "chat/completions"),
         ({"fallbacks": ["gpt-4o"]}, "fallback"),
         ({"fallbacks": [{"model": "b", "modle": 1}]}, "did you mean model"),
@@ -60,6 +65,33 @@ def test_a_wrong_option_is_refused_at_construction(options, said):
 def test_a_wrong_sampling_parameter_is_refused_before_anything_is_asked(sampling):
     with pytest.raises((ValueError, TypeError)):
         ChatModel("m", **LOCAL).complete("hi", **sampling)
+
+
+CIRCLE = []
+CIRCLE.append(CIRCLE)
+NO_JSON = [
+    ({"x": datetime.date(2026, 1, 2)}, r"extra_body\['x'\] cannot be sent as JSON"),
+    ({"a": 1, "x": {"y": [decimal.Decimal("0.1")]}}, r"extra_body\['x'\] cannot be sent as JSON"),
+    ({"x": float("nan")}, r"extra_body\['x'\] cannot be sent as JSON"),
+    ({"x": {1, 2}}, r"extra_body\['x'\] cannot be sent as JSON"),
+    ({"x": b"1"}, r"extra_body\['x'\] cannot be sent as JSON"),
+    ({"x": CIRCLE}, r"extra_body\['x'\] cannot be sent as JSON"),
+    ({None: 1}, "extra_body has the field None"),
+    ({"x": {None: 1}}, r"extra_body\['x'\] has the field None"),
+    ({"x": [{"y": {2: 1}}]}, r"extra_body\['x'\]\[0\]\['y'\] has the field 2"),
+]
+
+
+@pytest.mark.parametrize("extra_body, said", NO_JSON)
+def test_further_fields_that_are_no_json_are_refused_by_their_name_before_a_call(serve, extra_body, said):
+    """In the options and in a call, over both transports: the encoders differ in what they let through."""
+    server = serve(lambda r: "4")
+    with pytest.raises(TypeError, match=said):
+        ChatModel("m", **LOCAL, extra_body=extra_body)
+    for transport in ("openai", "aiohttp"):
+        with pytest.raises(TypeError, match=said):
+            ChatModel("m", base_url=server.base_url, transport=transport).complete("q", extra_body=extra_body)
+    assert server.calls == 0
 
 
 @pytest.mark.parametrize("messages", [[], [{"content": "x"}], [{"role": "user"}]])

@@ -228,6 +228,26 @@ def test_an_open_breaker_is_probed_by_one_call_after_the_cool_down():
     assert breaker.admits() and breaker.kind is None
 
 
+def test_an_endpoint_is_given_up_after_many_prompts_in_a_row_without_an_answer():
+    for most_in_flight, enough in [(1, 20), (10, 20), (16, 32)]:
+        breaker = Breaker(VirtualClock(), most_in_flight)
+        for _ in range(3):
+            for prompt in range(enough - 1):
+                breaker.gave_up(prompt)
+                breaker.gave_up(prompt)  # another sample of it
+            assert not breaker.given_up
+            breaker.succeeded()
+        for prompt in range(enough):
+            assert not breaker.given_up
+            breaker.gave_up(prompt)
+        assert breaker.given_up
+        breaker.told()
+        assert not breaker.given_up
+    breaker.open(Failure("auth", "status 401"), hard=True)
+    breaker.told()
+    assert breaker.given_up
+
+
 def test_a_softly_open_breaker_lets_a_call_through_that_has_no_other_endpoint():
     breaker = Breaker(VirtualClock())
     breaker.open(Failure("server", "status 500"), hard=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 
 import pytest
@@ -12,10 +13,12 @@ from scripted import asked_to_judge, is_refinement, judge, model, pid, problem, 
 
 import cotkit
 from cotkit import StepJudge, adistill, distill, start_distill
-from cotkit.judge import RewardModelJudge
+from cotkit.judge import Judge, RewardModelJudge
 from cotkit.pipelines import running
 from cotkit.prompts import load
+from cotkit.records import Extraction, Judgement, Verdict
 from cotkit.runs import RunError, RunFolder
+from cotkit.verify import Verifier
 
 
 def quiet(items, generator, judge=None, **options):
@@ -283,10 +286,153 @@ def test_a_threshold_that_a_reward_model_cannot_meet_ends_the_run(serve, tmp_pat
     assert server.calls <= 3 and not (tmp_path / "r" / "rows.jsonl").read_bytes()
 
 
-def test_a_dimension_without_a_score_is_a_failed_judge_not_a_low_score(serve, tmp_path):
-    from cotkit.judge import Judge
-    from cotkit.records import Judgement
+class Says(Judge):
+    """Gives what it is told to, without a model."""
 
+    def __init__(self, **scores):
+        super().__init__("says", tuple(scores))
+        self.scores = scores
+
+    def describe(self):
+        return {"judge": self.name}
+
+    async def ajudge(self, problem, trace, *, ledger=None):
+        return Judgement(scores=dict(self.scores), judge=self.name)
+
+
+@pytest.mark.parametrize("threshold", [0.5, None])
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+def test_a_score_that_is_no_number_is_a_failed_judge_and_the_folder_opens(serve, tmp_path, threshold, number):
+    options, server = {"score_threshold": threshold, "run": tmp_path / "r"}, serve(solve)
+    run = quiet(problems(2), model(server), Says(q=number, other=0.9), **options)
+    assert run.report["drops"] == {"judge_failed": 2} and len(run.drops) == 2 and not len(run.rows)
+    for row in run.records():
+        assert row.retryable and row.detail == row.best.judgement.error == f"q: {number} is no number"
+    assert run.export(tmp_path / "all.jsonl", "camel", card=False).rows == 2
+    assert quiet(problems(2), model(server), Says(q=1.0, other=0.9), **options).report["kept"] == 2
+
+
+def test_a_folder_that_holds_null_for_a_score_opens(serve, tmp_path):
+    """As folders do that were written before a judge's NaN was a failure."""
+    run = quiet([problem(7)], model(serve(solve)), Says(q=0.25), score_threshold=None, run=tmp_path / "r")
+    path = tmp_path / "r" / "rows.jsonl"
+    line = path.read_bytes()
+    assert line.count(b'{"q":0.25}') == 1
+    path.write_bytes(line.replace(b'{"q":0.25}', b'{"q":null}'))
+    judgement = only(run).best.judgement
+    assert (judgement.scores, judgement.mean, judgement.error) == (None, None, "q: nan is no number")
+    assert len(run.rows) == 1 and run.export(tmp_path / "e.jsonl", card=False).rows == 1
+
+
+WRONG = "I say \\boxed{5}."
+
+
+def test_a_wrong_trace_whose_refinement_the_endpoint_failed_is_asked_again(serve, tmp_path):
+    server = serve(lambda r: Reply(drop=True) if is_refinement(r) else WRONG)
+    row = only(quiet([problem(7)], model(server), run=tmp_path / "r"))
+    assert (row.drop_reason, row.retryable, row.errors[0]["kind"]) == ("wrong_answer", True, "connection")
+    server.script, calls = lambda r: solve(r) if is_refinement(r) else WRONG, server.calls
+    row = only(quiet([problem(7)], model(server), run=tmp_path / "r"))
+    assert row.accepted and not row.errors and server.calls == calls + 1  # the draft is in the cache
+
+
+def drafts(*replies):
+    """The replies by the number of the draft."""
+    first = running.seed_of(0, "p7")
+    return lambda r: replies[r.body["seed"] - first]
+
+
+DRAFTS = {"num_generations": 4, "max_iterations": 0}
+
+
+def test_wrong_drafts_beside_one_that_the_endpoint_failed_are_asked_again_at_the_price_of_one(
+    serve, tmp_path
+):
+    server = serve(drafts(WRONG, WRONG, WRONG, Reply(drop=True)))
+    row = only(quiet([problem(7)], model(server), run=tmp_path / "r", **DRAFTS))
+    assert (row.drop_reason, row.retryable, len(row.candidates)) == ("wrong_answer", True, 3)
+    server.script, calls = drafts(WRONG, WRONG, WRONG, "It is \\boxed{14}."), server.calls
+    row = only(quiet([problem(7)], model(server), run=tmp_path / "r", **DRAFTS))
+    assert row.accepted and len(row.candidates) == 4 and server.calls == calls + 1
+
+
+def test_a_trace_on_which_the_judge_failed_beside_one_it_refused_is_judged_again(serve, tmp_path):
+    broken = [True]
+
+    def script(request):
+        if not asked_to_judge(request):
+            return drafts("trace one", "trace two")(request)
+        return scores(2) if "trace one" in request.user else "no JSON" if broken[0] else scores(9)
+
+    server, options = serve(script), {"num_generations": 2, "max_iterations": 0, "run": tmp_path / "r"}
+    row = only(quiet([problem(7, reference=None)], model(server), judge(server), **options))
+    assert (row.drop_reason, row.retryable) == ("below_threshold", True)
+    broken[0] = False
+    assert only(quiet([problem(7, reference=None)], model(server), judge(server), **options)).accepted
+
+
+def test_what_asking_again_does_not_mend_is_not_asked_again(serve, tmp_path):
+    """A model that says nothing, and a request that is wrong, beside wrong drafts."""
+    for number, fault in enumerate(("", Reply(status=400, error="bad"))):
+        server = serve(drafts(WRONG, WRONG, WRONG, fault))
+        row = only(quiet([problem(7)], model(server), run=tmp_path / f"r{number}", **DRAFTS))
+        assert row.errors[0]["kind"] in ("empty", "bad_request") and not row.retryable
+
+
+def test_a_problem_without_any_trace_is_asked_again_where_one_of_its_failures_can_be_mended(serve, tmp_path):
+    bad = Reply(status=400, error="bad")
+    row = only(
+        quiet(
+            [problem(7)], model(serve(drafts(Reply(drop=True), bad, bad, bad))), run=tmp_path / "r", **DRAFTS
+        )
+    )
+    assert (row.drop_reason, row.retryable) == ("model_bad_request", True)
+
+
+def test_a_kept_trace_is_not_taken_back_for_a_draft_that_is_missing_beside_it(serve, tmp_path):
+    server = serve(drafts("It is \\boxed{14}.", WRONG, WRONG, Reply(drop=True)))
+    row = only(quiet([problem(7)], model(server), run=tmp_path / "r", **DRAFTS))
+    assert row.accepted and not row.retryable and [e["sample_index"] for e in row.errors] == [3]
+    calls = server.calls
+    assert only(quiet([problem(7)], model(server), run=tmp_path / "r", **DRAFTS)).accepted
+    assert server.calls == calls
+
+
+class Outage(Verifier):
+    """The machine that checks the answer fails `failing` times."""
+
+    def __init__(self, failing, method="sandbox_failed"):
+        self.left, self.method = failing, method
+
+    def describe(self):
+        return {"verifier": "Outage"}
+
+    async def averify(self, problem, text, *, truncated=False, ledger=None):
+        self.left -= 1
+        verdict = (
+            Verdict(correct=None, method=self.method) if self.left >= 0 else Verdict(correct=True, method="m")
+        )
+        return Extraction(answer=text, how="whole_text"), verdict
+
+
+def test_a_verdict_that_was_not_come_to_is_kept_by_no_judge_and_asked_for_again(serve, tmp_path):
+    server, judge = serve(solve), Says(q=1.0)
+    options = {"rationalization": True, "judge_all": False, "run": tmp_path / "r"}
+    row = only(quiet([problem(7)], model(server), judge, verifier=Outage(9), **options))
+    assert (row.accepted, row.drop_reason, row.retryable) == (False, "verifier_failed", True)
+    assert len(row.candidates) == server.calls == 1 and row.best.judgement is None  # nothing to go by
+    assert only(quiet([problem(7)], model(server), judge, verifier=Outage(0), **options)).accepted
+    assert server.calls == 1
+    undecided = {
+        "verifier": Outage(9, "model"),
+        "run": tmp_path / "u",
+    }  # it could not tell: the judge decides
+    assert only(quiet([problem(7)], model(server), judge, **undecided)).accepted
+    recorded = {"verifier": Outage(9), "require_verdict": False, "run": tmp_path / "v"}
+    assert only(quiet([problem(7)], model(server), judge, **recorded)).accepted
+
+
+def test_a_dimension_without_a_score_is_a_failed_judge_not_a_low_score(serve, tmp_path):
     class Forgetful(Judge):
         def __init__(self):
             super().__init__("forgetful", ("clarity", "depth"))
@@ -610,6 +756,15 @@ def test_words_of_being_told_are_a_leak(text):
         ("There are 12 eggs in the problem", "12", False),  # the problem says so
         ("The answer is Paris", "paris", True),
         ("Check your sum.", "7", False),
+        ("The correct answer is 12, you wrote 7.", "12", True),  # that the problem says so tells nothing
+        ("The result: $12$", "12", True),
+        ("It should have been twelve.", "12", True),
+        ("4 * 3 equals 12.0", "12", True),
+        ("The answer is not 7 but 12", "12", True),
+        ("Your answer 7 is wrong: there are 12 eggs.", "12", False),
+        ("The answer is wrong. 12 eggs are given.", "12", False),
+        ("The answer should use the 12 eggs", "12", False),
+        ("The result is 120, step 12 is wrong", "12", False),
     ],
 )
 def test_feedback_that_states_the_reference_is_known_in_any_spelling(feedback, answer, leaks):

@@ -45,12 +45,14 @@ class Scripted(Verifier):
 
 def test_one_failure_touches_no_other_reward():
     said = ["right", "crash", "wrong", "right", "timeout", "exit", "ellipsis", "error", "cancel"]
-    env = Environment(problems(9), Scripted(), batch=9)
+    said += ["model_failed", "sandbox_failed"]  # no word on the completion
+    env = Environment(problems(11), Scripted(), batch=11)
     env.reset()
     steps = env.step(said)
-    assert [step.reward for step in steps] == [1.0, None, 0.0, 1.0, None, None, None, None, None]
+    assert [step.reward for step in steps] == [1.0, None, 0.0, 1.0, *[None] * 7]
     assert [step.outcome for step in steps] == [
         "right", "error", "wrong", "right", "timeout", "error", "undecidable", "error", "error",
+        "error", "error",
     ]  # fmt: skip
     assert steps[1].verdict.reason == "RuntimeError: the verifier broke" and all(s.done for s in steps)
 
@@ -231,6 +233,14 @@ def test_another_verifier_is_another_run(serve, tmp_path):
     Environment(problems(2)).run(model(server), 2, run=tmp_path / "r", show="none")
     with pytest.raises(RunError, match=r"verifier\.verifier: AnswerVerifier -> Scripted"):
         Environment(problems(2), Scripted()).run(model(server), 2, run=tmp_path / "r", show="none")
+
+
+def test_another_verifier_for_the_loop_is_refused(serve, tmp_path):
+    env, server = Environment(problems(2)), serve(solves_even)
+    for run in (env.run, lambda *given, **options: asyncio.run(env.arun(*given, **options))):
+        with pytest.raises(TypeError, match=r"'verifier': give it to Environment\(problems, verifier\)"):
+            run(model(server), 2, verifier=Scripted(), run=tmp_path / "r")
+    assert server.calls == 0 and not (tmp_path / "r").exists()
 
 
 def test_the_loop_can_be_awaited_and_counts_are_checked(serve, tmp_path):

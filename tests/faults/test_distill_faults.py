@@ -6,52 +6,19 @@ import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
+import types
 
 import pytest
+from faulty import BOTH_WAYS, JUDGED, Drip, check_books, defaults, model, pids, problems, solve
 from mock_server import Reply
 
-from cotkit import ChatModel, distill
-from cotkit.chat import CallLedger
-from cotkit.problems import Problem
-
-JUDGED = '{"correctness": {"reason": "r", "score": 9}, "clarity": {"reason": "r", "score": 9}, ' + (
-    '"completeness": {"reason": "r", "score": 9}, "feedback": ""}'
-)
-
-
-def problems(count):
-    return [
-        Problem(id=f"p{n}", problem=f"PID={n}; what is {n} + {n}?", reference=str(2 * n))
-        for n in range(count)
-    ]
-
-
-def pids(request):
-    return [part.split(";")[0] for part in request.user.split("PID=")[1:]]
-
-
-def solve(request):
-    n = int(pids(request)[0])
-    return f"PID={n}; {n} + {n} = {2 * n}. The answer is \\boxed{{{2 * n}}}."
-
-
-def check_books(run, count):
-    """The identities that hold after anything."""
-    report = run.report
-    assert report["given"] == count == report["kept"] + sum(report["drops"].values())
-    rows = run.records()
-    ids = [row.id for row in rows]
-    assert len(ids) == len(set(ids))
-    for row in rows:
-        for candidate in row.candidates:
-            if candidate.text:
-                assert candidate.text.startswith(f"PID={row.index};")
-    return rows
-
+from cotkit import distill, load_problems, open_run
+from cotkit.chat import CallLedger, endpoint
 
 FAULTS = {
     "500": lambda r: Reply(status=500, error="oops"),
@@ -64,6 +31,7 @@ FAULTS = {
 }
 
 
+@BOTH_WAYS
 def test_a_faulty_server_costs_exactly_the_injected_faults(serve, tmp_path):
     """2 % 500, 2 % 429, 0.5 % drops and some unusable bodies over 300 problems."""
     chance = random.Random(7)
@@ -87,9 +55,9 @@ def test_a_faulty_server_costs_exactly_the_injected_faults(serve, tmp_path):
         return Reply(solve(request), usage="absent" if request.number % 10 == 0 else "count")
 
     server = serve(script)
-    model = ChatModel("mock", base_url=server.base_url, max_concurrency=16, max_retries=3)
-    run = distill(problems(300), model, run=tmp_path / "r", show="none")
-    rows = check_books(run, 300)
+    asked = model(server, max_concurrency=16, max_retries=3)
+    run = distill(problems(300), asked, run=tmp_path / "r", show="none")
+    rows = check_books(run, 300, server)
     injected = sum(kind is not None for kind in plan.values())
     assert run.report["kept"] == len(rows) == 300
     assert server.calls == 300 + injected
@@ -99,9 +67,8 @@ def test_a_faulty_server_costs_exactly_the_injected_faults(serve, tmp_path):
 
 def test_truncated_answers_are_dropped_with_their_reason(serve, tmp_path):
     server = serve(lambda r: Reply(solve(r), finish_reason="length" if int(pids(r)[0]) % 5 == 0 else "stop"))
-    model = ChatModel("mock", base_url=server.base_url)
-    run = distill(problems(20), model, max_iterations=0, run=tmp_path / "r", show="none")
-    check_books(run, 20)
+    run = distill(problems(20), model(server), max_iterations=0, run=tmp_path / "r", show="none")
+    check_books(run, 20, server)
     assert run.report["drops"] == {"truncated": 4}
 
 
@@ -110,31 +77,134 @@ ENDLESS = {
     "drop": lambda: Reply(drop=True),
     "garbage": lambda: Reply(raw=b"<html>proxy error</html>"),
     "empty": lambda: Reply(""),
-    "hang": lambda: Reply("too late", delay=1.5),
+    "hang": lambda: Reply("", delay=1.5),
+    "drip": Drip,
 }
 
 
+def impatient(server, **options):
+    return model(server, max_retries=1, timeout=0.5, **options)
+
+
+@BOTH_WAYS
 @pytest.mark.parametrize("kind", ENDLESS)
-def test_what_a_server_never_answers_is_bounded_reported_and_costs_no_other_row(serve, tmp_path, kind):
-    """Every fourth problem, for ever."""
-    server = serve(lambda r: ENDLESS[kind]() if int(pids(r)[0]) % 4 == 0 else solve(r))
-    options = {"timeout": 0.5} if kind == "hang" else {}
-    model = ChatModel("mock", base_url=server.base_url, max_concurrency=8, max_retries=1, **options)
+@pytest.mark.parametrize("block", [range(0, 40, 4), range(10, 30)], ids=["every fourth", "twenty in a row"])
+def test_what_a_server_never_answers_is_bounded_reported_and_costs_no_other_row(
+    serve, tmp_path, monkeypatch, kind, block
+):
+    """Some problems, for ever; more of them in a row than are in flight. The others are all asked."""
+    monkeypatch.setattr(endpoint, "BACKOFF_S", 0.05)
+    server = serve(lambda r: ENDLESS[kind]() if int(pids(r)[0]) in block else solve(r))
     started = time.monotonic()
-    run = distill(problems(40), model, run=tmp_path / "r", show="none")
-    check_books(run, 40)
-    assert run.report["kept"] == 30 and run.report["complete"] and time.monotonic() - started < 60
+    run = distill(problems(40), impatient(server), run=tmp_path / "r", show="none")
+    check_books(run, 40, server)
+    assert run.report["kept"] == 40 - len(block) and run.report["stopped"] is None and run.report["complete"]
+    assert time.monotonic() - started < 60
     assert len(run.report["drops"]) == 1 and next(iter(run.report["drops"])).startswith("model_")
     assert all(row.retryable and row.errors for row in run.records(accepted=False))
-    assert server.calls <= 30 + 10 * 3  # an empty answer is asked for three times
+    assert server.calls <= 40 + 2 * len(block)  # an empty answer is asked for three times
 
 
+GONE = {kind: fault for kind, fault in ENDLESS.items() if kind != "empty"}  # which is an answer
+GONE |= {
+    "401": lambda: Reply(status=401),
+    "404": lambda: Reply(status=404),
+    "no money": lambda: Reply(status=429, error={"message": "x", "code": "insufficient_quota"}),
+    "429": lambda: Reply(status=429, headers={"Retry-After": "0.1"}),
+}
+
+
+@BOTH_WAYS
+@pytest.mark.parametrize("kind", GONE)
+def test_an_endpoint_that_is_gone_for_good_ends_the_run_which_goes_on_at_a_healthy_one(
+    serve, tmp_path, monkeypatch, kind
+):
+    """After 20 answers. Not each of the others is asked for, and nothing answered is asked for again."""
+    monkeypatch.setattr(endpoint, "BACKOFF_S", 0.05)
+    gone = True
+    server = serve(lambda r: GONE[kind]() if gone and r.number >= 20 else solve(r))
+    started = time.monotonic()
+    options = {"run": tmp_path / "r", "show": "none"}
+    run = distill(problems(100), impatient(server, rate_limit_patience=0.5), **options)
+    check_books(run, 100, server)
+    assert run.report["kept"] == 20 and "no endpoint of mock is usable" in run.report["stopped"]
+    assert run.report["drops"]["unfinished"] >= 50 and time.monotonic() - started < 60
+    assert server.calls <= 20 + 2 * (20 + 8)  # as many prompts have to fail, and what is in flight
+    gone = False
+    run = distill(problems(100), impatient(server), **options)
+    check_books(run, 100, server)
+    assert run.report["kept"] == 100 and server.answered.total() == 100
+
+
+@BOTH_WAYS
+def test_a_server_that_is_not_there_ends_the_run_which_goes_on_when_it_is(serve, tmp_path, monkeypatch):
+    monkeypatch.setattr(endpoint, "BACKOFF_S", 0.05)
+    server = serve(solve)
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        nowhere = types.SimpleNamespace(base_url=f"http://127.0.0.1:{closed.getsockname()[1]}/v1")
+    options = {"run": tmp_path / "r", "show": "none"}
+    run = distill(problems(100), impatient(nowhere, endpoint_name="e"), **options)
+    assert run.report["kept"] == 0 and "no endpoint of mock is usable" in run.report["stopped"]
+    assert run.report["drops"]["unfinished"] >= 70
+    assert sum(run.report["ledger"]["failed"].values()) <= 2 * (20 + 8)
+    run = distill(problems(100), impatient(server, endpoint_name="e"), **options)
+    assert run.report["kept"] == 100 and server.calls == 100
+
+
+def test_a_block_that_looks_like_a_dead_endpoint_is_passed_by_further_calls(serve, tmp_path, monkeypatch):
+    """Sixty in a row that always fail. Each call gets further, also with the ChatModel that gave up: in the
+    end all others are kept, and each of the sixty has its reason."""
+    monkeypatch.setattr(endpoint, "BACKOFF_S", 0.01)
+    server = serve(lambda r: Reply(status=500) if 20 <= int(pids(r)[0]) < 80 else solve(r))
+    asked, kept = impatient(server), []
+    for _ in range(4):
+        run = distill(problems(100), asked, run=tmp_path / "r", show="none")
+        check_books(run, 100, server)
+        kept.append(run.report["kept"])
+        assert "no endpoint of mock is usable" in run.report["stopped"]
+    assert kept[0] == 20 and kept[-1] == 40
+    assert run.report["drops"] == {"model_server": 60}
+
+
+def test_what_a_resumed_run_could_not_ask_again_keeps_its_reason(serve, tmp_path):
+    server = serve(lambda r: Reply(status=500) if int(pids(r)[0]) < 10 else solve(r))
+    options = {"max_retries": 0, "max_concurrency": 1}
+    run = distill(problems(20), model(server, **options), run=tmp_path / "r", show="none")
+    before = {row.id: row for row in run.records(accepted=False)}
+    server.script = lambda r: Reply(status=401)
+    run = distill(problems(20), model(server, **options), run=tmp_path / "r", show="none")
+    assert run.report["drops"] == {"model_server": 10} and "401" in run.report["stopped"]
+    assert {row.id: row for row in run.records(accepted=False)} == before
+    server.script = solve
+    run = distill(problems(20), model(server, **options), run=tmp_path / "r", show="none")
+    check_books(run, 20, server)
+    assert run.report["kept"] == 20
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_resumed_run_asks_first_for_what_has_no_line_yet(serve, tmp_path, streamed):
+    path = tmp_path / "problems.jsonl"
+    path.write_text("".join(problem.model_dump_json() + "\n" for problem in problems(30)))
+    ill = True
+    server = serve(lambda r: Reply(status=500) if ill and int(pids(r)[0]) < 10 else solve(r))
+    asked = model(server, max_retries=0, max_concurrency=1)
+    items, options = load_problems(path, stream=streamed), {"run": tmp_path / "r", "show": "none"}
+    run = distill(items, asked, budget_calls=20, **options)
+    assert run.report["drops"] == {"model_server": 10, "unfinished": 10}
+    ill = False
+    run = distill(items, asked, **options)
+    check_books(run, 30, server)
+    assert run.report["kept"] == 30
+    assert [int(pids(request)[0]) for request in server.log[20:]] == [*range(20, 30), *range(10)]
+
+
+@BOTH_WAYS
 def test_a_server_that_ends_in_endless_429s_stops_the_run_with_what_it_has(serve, tmp_path):
     server = serve(lambda r: solve(r) if r.number < 20 else Reply(status=429, headers={"Retry-After": "0.2"}))
-    model = ChatModel("mock", base_url=server.base_url, max_concurrency=4, rate_limit_patience=1.5)
+    asked = model(server, max_concurrency=4, rate_limit_patience=1.5)
     started = time.monotonic()
-    run = distill(problems(40), model, run=tmp_path / "r", show="none")
-    check_books(run, 40)
+    run = distill(problems(40), asked, run=tmp_path / "r", show="none")
+    check_books(run, 40, server)
     assert run.report["kept"] == 20 and "429" in run.report["stopped"] and time.monotonic() - started < 30
 
 
@@ -143,12 +213,12 @@ import sys
 from cotkit import ChatModel, distill
 from cotkit.chat import CallLedger
 from cotkit.problems import Problem
-url, folder, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
+url, folder, count, transport = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
 items = [
     Problem(id=f"p{n}", problem=f"PID={n}; what is {n} + {n}?", reference=str(2 * n)) for n in range(count)
 ]
-model = ChatModel("mock", base_url=url, max_concurrency=8)
-if len(sys.argv) > 4:
+model = ChatModel("mock", base_url=url, max_concurrency=8, transport=transport)
+if len(sys.argv) > 5:
     from cotkit import LLMJudge
     distill(items, model, LLMJudge(model), run=folder, show="none")
 else:
@@ -158,7 +228,8 @@ print("finished")
 
 
 def launch(server, folder, count, *more):
-    command = [sys.executable, "-c", SCRIPT, server.base_url, str(folder), str(count), *more]
+    given = server.base_url, folder, count, defaults["transport"], *more
+    command = [sys.executable, "-c", SCRIPT, *map(str, given)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -176,6 +247,7 @@ def answers(folder):
         return ledger.totals()["calls"]
 
 
+@BOTH_WAYS
 @pytest.mark.parametrize("at", [0.1, 0.5, 0.9])
 def test_kill_minus_nine_repeats_no_completed_call(serve, tmp_path, at):
     """Only calls that had no answer yet when the process died may be asked again."""
@@ -199,10 +271,8 @@ def test_kill_minus_nine_repeats_no_completed_call(serve, tmp_path, at):
     assert process.communicate(timeout=120)[0].strip() == "finished"
     assert server.calls - first == 2 * count - known, "a completed call was asked again"
     assert known <= first <= known + 8
-    from cotkit import open_run
-
     run = open_run(tmp_path / "r")
-    check_books(run, count)
+    check_books(run, count, server, lost=8)
     assert run.report["kept"] == count and run.report["complete"]
     assert run.report["ledger"]["calls"] >= 2 * count
 
@@ -229,8 +299,10 @@ def test_a_completed_call_is_in_the_cache_before_its_row_is_written(serve, tmp_p
     assert process.communicate(timeout=120)[0].strip() == "finished"
     asked = [json.dumps(r.body) for r in server.log if "response_format" not in r.body]
     assert len(asked) == len(set(asked)) == count and generations >= 8
+    check_books(open_run(tmp_path / "r"), count, server, lost=8)
 
 
+@BOTH_WAYS
 def test_an_interrupt_keeps_finished_rows_and_frees_everything(serve, tmp_path):
     server = serve(lambda r: Reply(solve(r), delay=0.05 if int(pids(r)[0]) < 20 else 30))
     process = launch(server, tmp_path / "r", 60)
@@ -242,10 +314,8 @@ def test_an_interrupt_keeps_finished_rows_and_frees_everything(serve, tmp_path):
     took = time.monotonic() - started
     assert process.returncode != 0 and "KeyboardInterrupt" in err and "finished and safe" in out
     assert server.calls <= calls + 8 and took < 10  # the delay is 30 s: nothing waited for the calls
-    from cotkit import open_run
-
     run = open_run(tmp_path / "r")
-    rows = check_books(run, 60)
+    rows = check_books(run, 60, server, lost=8)
     assert len(rows) >= 16 and run.report["stopped"] == "interrupted"
 
 

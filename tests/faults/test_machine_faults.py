@@ -16,22 +16,19 @@ import threading
 import time
 
 import pytest
+from faulty import BOTH_WAYS, JUDGED, check_books, model, pids, problems, solve
 from mock_server import Reply
-from test_distill_faults import JUDGED, check_books, pids, problems, solve, wait_for
+from test_distill_faults import wait_for
 
-from cotkit import ChatModel, LLMJudge, distill, open_run, start_distill
+from cotkit import LLMJudge, distill, open_run, start_distill
 from cotkit.pipelines import running
 from cotkit.runs import RunError
-
-
-def model(server, **options):
-    return ChatModel("mock", base_url=server.base_url, max_concurrency=8, **options)
-
 
 # The clock.
 
 
 @pytest.mark.parametrize("jump_s", [-86_400, 86_400, 3_600])
+@BOTH_WAYS
 def test_nothing_waits_or_is_measured_by_the_wall_clock(serve, tmp_path, monkeypatch, jump_s):
     """Set back or forward at every look, an hour or a day: as many calls, waits and seconds as ever."""
     real, chance = time.time, random.Random(jump_s)
@@ -48,7 +45,7 @@ def test_nothing_waits_or_is_measured_by_the_wall_clock(serve, tmp_path, monkeyp
     started = time.monotonic()
     run = distill(problems(60), model(server), time_limit=600, run=tmp_path / "r", show="none")
     passed = time.monotonic() - started
-    rows = check_books(run, 60)
+    rows = check_books(run, 60, server)
     failed = sum(run.report["ledger"]["failed"].values())
     assert run.report["kept"] == 60 and server.calls == 60 + failed and failed >= 6
     assert 0 < run.report["seconds"] <= passed + 1 and all(0 <= row.seconds <= passed + 1 for row in rows)
@@ -112,6 +109,7 @@ def lose(journal):
         os.dup2(read_only.fileno(), journal._file.fileno())
 
 
+@BOTH_WAYS
 @pytest.mark.parametrize("lose, named", [(lose_the_ledger, "calls.jsonl"), (lose_the_rows, "rows.jsonl")])
 def test_a_disk_that_turns_read_only_ends_the_run_with_its_reason(serve, tmp_path, lose, named):
     """Finished rows stay, the file is named, and the same call goes on when it can be written again."""
@@ -138,13 +136,14 @@ def test_a_disk_that_turns_read_only_ends_the_run_with_its_reason(serve, tmp_pat
     assert named in said and "Bad file descriptor" in said
     asked = server.calls
     assert asked <= 20 + 2 * 8  # nothing went on asking
-    kept = len(check_books(open_run(tmp_path / "r"), 60))
+    kept = len(check_books(open_run(tmp_path / "r"), 60, server, lost=16))
     assert 4 <= kept < 60
     run = distill(problems(60), model(server), run=tmp_path / "r", show="none")
-    check_books(run, 60)
+    check_books(run, 60, server, lost=16)
     assert run.report["kept"] == 60 and server.calls <= asked + 60 - kept
 
 
+@BOTH_WAYS
 def test_a_power_cut_takes_no_more_than_the_last_seconds(serve, tmp_path, monkeypatch):
     """Only what was forced to disk is left: all that was finished before chains hang, in silence."""
     forced, fsync, hold = {}, os.fsync, threading.Event()
@@ -180,11 +179,12 @@ def test_a_power_cut_takes_no_more_than_the_last_seconds(serve, tmp_path, monkey
     wait_for(lambda: server.in_flight == 0)
     before = server.calls
     run = distill(problems(24), asked, LLMJudge(asked), run=after, show="none")
-    check_books(run, 24)
+    check_books(run, 24, server, lost=8)
     assert run.report["kept"] == 24
     assert server.calls - before == (24 - 12 - 8) + (24 - 12)  # drafts, and judgements
 
 
+@BOTH_WAYS
 def test_a_disk_that_loses_what_was_written_ends_the_run_with_its_reason(serve, tmp_path, monkeypatch):
     def fail(file):
         if os.readlink(f"/proc/self/fd/{file}").endswith("calls.jsonl"):
@@ -195,6 +195,7 @@ def test_a_disk_that_loses_what_was_written_ends_the_run_with_its_reason(serve, 
     server = serve(lambda r: Reply(solve(r), delay=0.05))
     with pytest.raises(OSError, match=r"Input/output error.*calls\.jsonl"):
         distill(problems(200), model(server), run=tmp_path / "r", show="none")
+    check_books(open_run(tmp_path / "r"), 200, server, lost=8)
     report = open_run(tmp_path / "r").report
     assert 0 < report["kept"] < 200 and "Input/output error" in report["stopped"]
 
@@ -230,7 +231,7 @@ print(json.dumps(said))
 )
 @pytest.mark.parametrize("kilobytes", [150, 200, 300])
 def test_a_disk_without_space_for_any_file_ends_the_run_and_the_same_call_goes_on(serve, tmp_path, kilobytes):
-    """All files of the run share the disk: rows, database, its log, reports."""
+    """All files of the run share the disk: rows, calls, reports."""
     disk = tmp_path / "disk"
     disk.mkdir()
     server = serve(lambda request: solve(request) + " So it is." * 200)
@@ -290,13 +291,14 @@ def test_an_interrupted_kernel_keeps_its_rows_asks_nothing_more_and_runs_the_nex
         asked = server.calls
         slow = False
         hold.set()
-        assert len(check_books(open_run(tmp_path / "r"), 60)) >= 16
+        assert len(check_books(open_run(tmp_path / "r"), 60, server, lost=8)) >= 16
         next_cell = "aborted"  # ipykernel still takes back what reaches it within a moment of the error
         while next_cell == "aborted" and time.monotonic() < deadline:
             next_cell = outcome(client, client.execute("print(6 * 7)"))
         assert next_cell == "ok"
         assert server.calls == asked  # nothing goes on behind the reader's back
         assert outcome(client, client.execute(CELL)) == "ok"
+        check_books(open_run(tmp_path / "r"), 60, server, lost=8)
         assert open_run(tmp_path / "r").report["kept"] == 60
     finally:
         hold.set()

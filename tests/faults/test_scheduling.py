@@ -27,7 +27,7 @@ import cotkit
 from cotkit import ChatModel, Environment, LLMJudge, ModelVerifier, aio, executors
 from cotkit.pipelines import attempts, pair_judge, programs
 from cotkit.pipelines.running import seed_of
-from cotkit.pipelines.synthesize import LAG_A_PLACE
+from cotkit.pipelines.strategies import SPREAD
 from cotkit.problems import Problem
 from cotkit.records import Candidate, Judgement, Row, Verdict
 from cotkit.runs import RunFolder
@@ -157,25 +157,34 @@ SEEDS = [
 ]
 
 
-def synthesis(strategy, needs, law, width, folder, **options):
-    options = {"attempts": COUNT, "gates": GATES, "run": folder, "show": "none", **options}
+def free(attempt):
+    """An ideal in which no attempt waits for another."""
+    return ()
+
+
+def synthesis(strategy, needs, law, width, folder, count=COUNT, **options):
+    options = {"attempts": count, "gates": GATES, "run": folder, "show": "none", **options}
     with virtual_time.engine(make, law, width) as world:
         run = cotkit.synthesize(SEEDS, strategy, chat("m", width), **options)
-    assert run.report["kept"] == COUNT, run.report["drops"]
+    assert run.report["kept"] == count, run.report["drops"]
     spent, asked = defaultdict(float), {}
     for call in world.calls:
         seed = call.request.body["seed"]
         spent[seed] += call.seconds
         asked.setdefault(seed, call.seconds)  # of the question
-    keys = [seed_of(0, f"{strategy}-{n:05d}") for n in range(COUNT)]
+    keys = [seed_of(0, f"{strategy}-{n:05d}") for n in range(count)]
     assert world.peak["m"] <= width
     ideal = list_schedule([spent[key] for key in keys], width, needs, [asked[key] for key in keys])
     return world.seconds, ideal
 
 
-few_shot = functools.partial(synthesis, "few_shot", lambda attempt: ())
-self_instruct = functools.partial(synthesis, "self_instruct", lambda attempt: range(attempt - 80), lag=80)
-evol_instruct = functools.partial(
+few_shot = functools.partial(synthesis, "few_shot", free)
+self_instruct = functools.partial(synthesis, "self_instruct", free)
+evol_instruct = functools.partial(synthesis, "evol_instruct", free)
+self_instruct_of_80 = functools.partial(
+    synthesis, "self_instruct", lambda attempt: range(attempt - 80), lag=80
+)
+evol_instruct_of_50 = functools.partial(
     synthesis, "evol_instruct", lambda attempt: [attempt - 50][: attempt >= 50], lag=50
 )
 short_chains = functools.partial(
@@ -317,6 +326,8 @@ PIPELINES = {
     "synthesis: few_shot": few_shot,
     "synthesis: self_instruct": self_instruct,
     "synthesis: evol_instruct": evol_instruct,
+    "synthesis: self_instruct with a lag that was given": self_instruct_of_80,
+    "synthesis: evol_instruct with a lag that was given": evol_instruct_of_50,
     "synthesis: evol_instruct, few chains in a block": short_chains,
     "synthesis by four models": synthesis_by_four_models,
     "benchmark of one model": benchmark_of_one_model,
@@ -336,6 +347,16 @@ def test_no_barrier(tmp_path, no_sandbox, pipeline, width, law):
     """Pipelines over several models against an ideal that has the engine's cap on chains under way."""
     seconds, ideal = PIPELINES[pipeline](law, width, tmp_path / "run")
     assert seconds <= ideal / 0.98
+
+
+@pytest.mark.parametrize(("law", "width", "count"), [("pareto", 20, 1280), ("lognormal", 100, 2000)])
+@pytest.mark.parametrize("pipeline", [self_instruct, evol_instruct], ids=["self_instruct", "evol_instruct"])
+def test_attempts_that_look_back_keep_all_places_busy(tmp_path, no_sandbox, pipeline, law, width, count):
+    """By default, against an ideal in which none waits for another."""
+    seconds, ideal = pipeline(law, width, tmp_path / "run", count)
+    assert seconds <= ideal / 0.98
+    rows = cotkit.open_run(tmp_path / "run").iter_records()
+    assert sum(bool(row.metadata["synthesis"]["parents"]) for row in rows) > 0.4 * count
 
 
 # --- what keeps it so
@@ -392,12 +413,12 @@ def test_a_lag_that_leaves_places_empty_says_so_with_what_runs_side_by_side(
 @pytest.mark.parametrize("strategy", ["self_instruct", "evol_instruct"])
 def test_the_lag_that_the_note_names_uses_most_places_where_latencies_vary(tmp_path, no_sandbox, strategy):
     used = {}
-    for lag in (4, LAG_A_PLACE * 8):
+    for lag in (4, SPREAD * 8):
         options = {"attempts": COUNT, "lag": lag, "gates": GATES, "run": tmp_path / str(lag), "show": "none"}
         with virtual_time.engine(make, "lognormal", seed=1) as world:
             cotkit.synthesize(SEEDS, strategy, chat("m", 8), **options)
         used[lag] = sum(world.durations()) / world.seconds / 8
-    assert used[4] < 0.55 and used[LAG_A_PLACE * 8] > 0.8
+    assert used[4] < 0.55 and used[SPREAD * 8] > 0.8
 
 
 def test_a_judge_is_tried_on_one_seed_while_the_programs_of_the_next_run(monkeypatch):

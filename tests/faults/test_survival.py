@@ -65,12 +65,9 @@ def lines(folder, name, change):
     path.write_text("".join(change(path.read_text().splitlines(keepends=True))))
 
 
-def failed_call(lines):
-    return [*lines, json.dumps(json.loads(lines[0]) | {"kind": "server", "answers": []}) + "\n"]
-
-
-def timed_out(lines):
-    return [*lines, json.dumps(json.loads(lines[0]) | {"kind": "timeout", "answers": []}) + "\n"]
+def another(kind):
+    """A call more that failed so."""
+    return lambda lines: [*lines, json.dumps(json.loads(lines[0]) | {"kind": kind, "answers": []}) + "\n"]
 
 
 TAMPERED = [
@@ -85,8 +82,10 @@ TAMPERED = [
     ("rows.jsonl", lambda lines: [line.replace("so the", "and the") for line in lines], "nobody gave"),
     ("calls.jsonl", lambda lines: lines[:-1], "the ledgers know"),
     ("calls.jsonl", lambda lines: [*lines, lines[0]], "more than the endpoint ever said"),
-    ("calls.jsonl", failed_call, "more than the endpoint ever said"),
-    ("calls.jsonl", timed_out, "which no endpoint did"),
+    ("calls.jsonl", another("server"), "more than the endpoint ever said"),
+    ("calls.jsonl", another("malformed"), "more than the endpoint ever said"),
+    ("calls.jsonl", another("timeout"), "more than the endpoint ever said"),
+    ("calls.jsonl", another("auth"), "which no endpoint did"),
 ]
 
 

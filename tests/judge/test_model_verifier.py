@@ -7,7 +7,16 @@ import json
 import pytest
 from mock_server import Reply
 
-from cotkit import ChatModel, ModelError, ModelVerifier, Problem, TestsVerifier, distill, open_run
+from cotkit import (
+    ChatModel,
+    ModelError,
+    ModelVerifier,
+    Problem,
+    RewardModelJudge,
+    TestsVerifier,
+    distill,
+    open_run,
+)
 from cotkit.analysis import candidates_frame
 
 UNDECIDED = Problem(id="p", problem="Where is the Louvre?", reference="Paris, France")
@@ -91,7 +100,25 @@ def test_a_model_that_fails_decides_nothing_and_is_never_a_false(serve, reply):
         return reply
 
     given = ModelVerifier(model(serve(script))).verify(UNDECIDED, TEXT)
-    assert (given.correct, given.method) == (None, "model") and given.reason
+    assert (given.correct, given.method) == (None, "model_failed") and given.reason
+
+
+def test_an_outage_of_the_model_keeps_no_trace_and_is_not_final(serve, tmp_path):
+    """Whatever a judge says: the trace may be wrong, and the next call finds out."""
+    generator, asked = serve(lambda request: TEXT), serve(lambda request: Reply(drop=True))
+
+    def run():
+        verifier, judge = ModelVerifier(model(asked)), RewardModelJudge(lambda problem, trace: 1.0)
+        options = {"verifier": verifier, "max_iterations": 0, "run": tmp_path / "r", "show": "none"}
+        (row,) = distill([UNDECIDED], model(generator), judge, **options).records()
+        return row
+
+    row = run()
+    assert (row.accepted, row.drop_reason, row.retryable) == (False, "verifier_failed", True)
+    assert "connection" in row.detail
+    asked.script = lambda request: says("different")
+    row = run()
+    assert (row.drop_reason, row.retryable, generator.calls) == ("wrong_answer", False, 1)
 
 
 def test_an_endpoint_that_is_gone_stops_the_run(serve):

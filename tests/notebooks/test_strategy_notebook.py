@@ -5,17 +5,20 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import sys
+import types
 
 import pytest
 
 import cotkit
 from cotkit.chat.weights import WeightsError, path
-from cotkit.report import execute_notebook
+from cotkit.report import execute_notebook, find_notebook, read_notebook
 from cotkit.runs import open_run
 
 KEY = "sk-strategies-0123456789abcdef"
 STRATEGIES = ("few_shot", "self_instruct", "evol_instruct")
 EXTERNAL = re.compile(r"""\b(?:src|href)\s*=\s*["']?\s*(?:https?:)?//""", re.IGNORECASE)
+CHAT = cotkit.ChatModel
 SYSTEM = {"You write problems": "few", "You rewrite problems": "evo"}
 
 
@@ -95,6 +98,69 @@ def test_on_a_scripted_endpoint_from_another_folder(serve, tmp_path, monkeypatch
     for file in tmp_path.rglob("*"):
         if file.is_file():
             assert KEY.encode() not in file.read_bytes(), file
+
+
+@pytest.fixture
+def cells(serve, tmp_path, monkeypatch):
+    """`cells(**parameters)` runs the notebook up to the comparison, in a module of its own."""
+    notebook = read_notebook(find_notebook("strategy_comparison"))
+    parameters, connect, run = [cell.source for cell in notebook.cells if cell.cell_type == "code"][:3]
+    server = serve(script())
+    monkeypatch.setenv("COTKIT_REPORT_DIR", str(tmp_path / "report"))
+    monkeypatch.setattr(cotkit, "notebook_setup", lambda: None)
+
+    def go(**given):
+        module = types.ModuleType("__main__")
+        monkeypatch.setitem(sys.modules, "__main__", module)
+        exec(parameters, vars(module))
+        given = {"generator": "mock", "base_url": server.base_url, "run_name": str(tmp_path / "r"), **given}
+        vars(module).update({"allow_weak_isolation": True, "api_key_env": ""} | given)
+        exec(connect, vars(module))
+        exec(run, vars(module))
+        return vars(module)
+
+    return go, server, tmp_path
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"budget_calls": 3}, "budget_calls=3 is less than one for each of 4 runs"),
+        ({"budget_calls": -1}, "budget_calls"),
+        ({"strategies": []}, "at least one"),
+        ({"strategies": ["few_shot", "evol"]}, "unknown strategy 'evol'"),
+        ({"attempts": 0}, "attempts must be"),
+        ({"rounds": 0}, "rounds must be"),
+        ({"solver": "none", "second_solver": "other"}, "give both"),
+        ({"kernel": "e", "api_key_env": "NO_SUCH_KEY"}, "NO_SUCH_KEY"),
+        ({"kernel": ""}, "embedding model"),
+        ({"k": 0}, "k must be"),
+        ({"target_n": 0}, "no target: n 0"),
+        ({"target_hard": 1.5}, "hard_share 1.5"),
+        ({"target_diversity": -1}, "diversity -1"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_a_run_is_paid_for(cells, monkeypatch, given, words):
+    go, server, folder = cells
+    if "api_key_env" in given:  # of the embeddings alone: the models have theirs
+        monkeypatch.setattr(cotkit, "ChatModel", lambda name, url, key, **o: CHAT(name, url, "", **o))
+    with pytest.raises(ValueError, match=words):
+        go(**given)
+    assert server.calls == 0 and not list(folder.glob("r-*"))
+
+
+def test_the_shares_of_a_budget_are_no_more_than_the_whole(cells):
+    go, server, _ = cells
+    names = go(budget_calls=11, attempts=4)
+    assert names["budgets"] == {"budget_usd": None, "budget_calls": 2} and server.calls <= 8
+
+
+def test_votes_say_whose_they_are(cells):
+    text = read_notebook(find_notebook("strategy_comparison"))
+    assert re.search(r"Without one the generator does.*\n?.*no independent check", text.cells[4].source)
+    go, _, _ = cells
+    names = go(votes=1, attempts=1, strategies=["few_shot"], solver="none")
+    assert any("not independent" in note for note in names["runs"]["few_shot"].report["notes"])
 
 
 @pytest.mark.model

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import pathlib
 import re
@@ -9,6 +10,8 @@ import re
 import nbformat
 import pytest
 
+import cotkit
+from cotkit.chat.config import read_key
 from cotkit.report import notebooks, read_parameters, strip_file
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -39,6 +42,39 @@ def faults(path: pathlib.Path) -> list[str]:
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
 def test_a_notebook_in_git_has_no_fault(path):
     assert faults(path) == []
+
+
+def chat_models(path: pathlib.Path) -> list[ast.Call]:
+    """The calls of `cotkit.ChatModel` in a notebook."""
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    trees = [ast.parse("".join(cell["source"])) for cell in cells if cell["cell_type"] == "code"]
+    nodes = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    return [node for node in nodes if ast.unparse(node.func) == "cotkit.ChatModel"]
+
+
+AWAY = "https://away.example/v1"
+
+
+@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
+def test_a_notebook_reaches_endpoints_with_and_without_a_key(path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "of-openai")
+    monkeypatch.setenv("MY_KEY", "my-own")
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    defaults = {p.name: ast.literal_eval(p.default) for p in read_parameters(json.loads(path.read_text()))}
+    asked = {"name": "m", "model": "m", "max_tokens": 9, "options": {}}
+    (call,) = chat_models(path)
+
+    def key(**given):
+        names = asked | {"cotkit": cotkit} | {n: defaults[n] for n in ("base_url", "api_key_env")} | given
+        (endpoint,) = eval(compile(ast.Expression(call), str(path), "eval"), names).endpoints
+        return read_key(endpoint.options.api_key_env, endpoint.base_url)
+
+    assert key() == "of-openai"
+    assert key(base_url="http://localhost:8000/v1") is None
+    assert key(base_url=AWAY, api_key_env="MY_KEY") == "my-own"
+    assert key(base_url=AWAY, api_key_env="") is None
+    with pytest.raises(ValueError, match="needs a key"):  # forgotten: said before anything is asked
+        key(base_url=AWAY)
 
 
 def test_no_stray_files_lie_beside_the_notebooks():

@@ -176,6 +176,15 @@ def test_a_run_is_compared_with_the_last_complete_one_before_it(reports):
     assert previous_run(reports / "early", load_record(reports / "early" / "report.json")) is None
 
 
+def test_runs_are_ordered_by_instant_not_by_the_clock_on_the_wall(reports):
+    made(reports / "before", facts={"started": "2026-10-25T02:50:00+02:00"})
+    now = made(reports / "now", facts={"started": "2026-10-25T02:10:00+01:00"})  # 20 minutes later
+    assert previous_run(now, load_record(now / "report.json")) == reports / "before"
+    page = write_index(reports).read_text()
+    places = [page.index(f">{name}<") for name in ("now", "before", "late", "early")]
+    assert places == sorted(places)
+
+
 def test_a_run_that_ends_is_compared_at_once_and_one_made_anew_loses_its_old_comparison(reports):
     now = runner._claim(reports, "study", "now", False)
     book = nbformat.v4.new_notebook()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import io
+import re
 
 import nbformat
 import pytest
+from ways_out import WAYS_OUT
 
 from cotkit.report import page
 from cotkit.report.record import empty_record
@@ -54,9 +56,19 @@ def test_nothing_in_an_output_reaches_outside_or_runs(dirty):
             assert trace not in clean, clean
 
 
+@pytest.mark.parametrize("dirty", WAYS_OUT)
+def test_no_other_way_leads_out_either(dirty):
+    for clean in (page.safe(f"<b>kept</b>{dirty}"), page.markdown(f"kept\n\n{dirty}\n")):
+        assert "kept" in clean
+        live = re.sub(r"&lt;.*?&gt;|\[picture: [^]]*\]", "", clean)  # what is shown as text
+        assert not re.search(r"x\.org|script:|alert\(|data:text|<!|<\?|\\|<meta|other\.svg|action=", live)
+
+
 def test_what_stands_inside_the_page_stays():
     kept = '<a href="#there">a</a><a href="rows.jsonl">b</a><img src="data:image/gif;base64,AA=="/>'
     assert page.safe(kept) == kept
+    drawn = '<svg><style>.a{fill:url("#g")}</style><rect class="a" fill="url(#g)" style="x:1"></rect></svg>'
+    assert page.safe(drawn) == drawn
 
 
 def test_a_link_to_elsewhere_becomes_its_text():

@@ -11,6 +11,7 @@ import sys
 import time
 
 import pytest
+from power_cut import Disk
 
 from cotkit.problems import Problem
 from cotkit.records import Candidate, Judgement, Row, Verdict
@@ -24,6 +25,7 @@ from cotkit.runs import (
     folder_name,
     labels_frame,
     open_run,
+    read_labels,
     replaced_run,
     set_aside,
 )
@@ -214,6 +216,31 @@ def test_problems_taken_out_of_the_drops_stay_out_after_a_power_cut(tmp_path, mo
     with RunFolder(tmp_path / "r", {"model": "m"}) as folder:
         folder.begin()
         assert forced[-1] == str(tmp_path / "r")
+
+
+def test_a_new_run_is_on_the_disk_before_its_first_row(tmp_path, monkeypatch):
+    """Rows without config.json could not be resumed."""
+    (tmp_path / "runs").mkdir()
+    disk = Disk(monkeypatch, tmp_path / "runs")
+    with RunFolder(tmp_path / "runs" / "deep" / "r", {"model": "m"}) as folder:
+        disk.after_a_cut(tmp_path / "first")
+        folder.append(row(1))
+        folder.sync()
+        disk.after_a_cut(tmp_path / "later")
+    assert write(tmp_path / "first" / "deep" / "r", row(1))["kept"] == 1
+    assert write(tmp_path / "later" / "deep" / "r", row(2))["kept"] == 2
+
+
+def test_what_was_set_aside_and_labels_outlast_a_power_cut(tmp_path, monkeypatch):
+    write(tmp_path / "runs" / "r", row(1))
+    disk = Disk(monkeypatch, tmp_path / "runs")
+    add_label(open_run(tmp_path / "runs" / "r"), "p1", 0, "good")
+    disk.after_a_cut(tmp_path / "labelled")
+    set_aside(tmp_path / "runs" / "r")
+    disk.after_a_cut(tmp_path / "aside")
+    for old in (tmp_path / "labelled" / "r", tmp_path / "aside" / "r" / "superseded" / "1"):
+        assert open_run(old).report["kept"] == 1 and len(read_labels(open_run(old))) == 1
+    assert not (tmp_path / "aside" / "r" / "rows.jsonl").exists()
 
 
 def test_an_error_on_closing_frees_the_folder(tmp_path, monkeypatch):

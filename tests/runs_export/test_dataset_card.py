@@ -6,6 +6,7 @@ import pytest
 import yaml
 from example_rows import RIGHT, WRONG, candidate, good_and_bad, row
 
+from cotkit.runs import export
 from cotkit.runs.card import write_card
 from cotkit.runs.export import export_rows
 
@@ -95,6 +96,45 @@ def test_a_second_export_of_the_run_joins_the_card_and_a_repeated_one_replaces_i
     header, body = card(tmp_path / "README.md")
     assert sorted(c["config_name"] for c in header["configs"]) == ["trl_dpo", "trl_sft"]
     assert header["license"] == "mit" and body.count("### trl_sft.jsonl") == 1
+
+
+NOTE = "`sft.jsonl` was written anew after this card"
+
+
+def test_a_card_that_is_older_than_its_file_says_so(tmp_path, monkeypatch):
+    """The export was killed before it wrote the card, or was to write none, or belongs to another run."""
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    readme, rows = tmp_path / "README.md", good_and_bad()
+    for format in ("sft", "dpo"):
+        export_rows(rows, tmp_path / f"{format}.jsonl", f"trl_{format}", facts=FACTS)
+    first = readme.read_bytes()
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(export, "card_beside", killed)
+        export_rows([row(id="new")], tmp_path / "sft.jsonl", facts=FACTS)
+    header, body = card(readme)
+    assert len(header["configs"]) == 2 and body.startswith(f"\n> {NOTE}")
+    export_rows(rows, tmp_path / "dpo.jsonl", "trl_dpo", facts=FACTS)  # it takes nothing over of the old one
+    header, body = card(readme)
+    assert [c["config_name"] for c in header["configs"]] == ["dpo"] and NOTE not in body
+    export_rows(rows, tmp_path / "sft.jsonl", facts=FACTS)
+    assert len(readme.read_bytes()) == len(first) and NOTE not in readme.read_text(encoding="utf-8")
+    other = {**FACTS, "report": {**FACTS["report"], "name": "other"}}
+    for facts in (None, other):
+        readme.write_bytes(first)
+        export_rows([row(id="new")], tmp_path / "sft.jsonl", facts=facts)
+        assert card(readme)[1].startswith(f"\n> {NOTE}")
+    assert NOTE not in (tmp_path / "sft.card.md").read_text(encoding="utf-8")
+
+
+def test_an_export_that_is_refused_leaves_the_card_as_it_was(tmp_path):
+    export_rows(good_and_bad(), tmp_path / "sft.jsonl", facts=FACTS)
+    before = (tmp_path / "README.md").read_bytes()
+    with pytest.raises(export.ExportError):
+        export_rows([], tmp_path / "sft.jsonl", facts=FACTS, allow_empty=False)
+    assert (tmp_path / "README.md").read_bytes() == before
 
 
 def test_a_name_that_would_end_a_comment_does_not_break_the_card(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 
 import pytest
 from example_rows import RIGHT, WRONG, candidate, good_and_bad, read_lines, row
@@ -263,3 +264,12 @@ def test_llamafactory_and_axolotl_are_told_about_the_file_beside_it(tmp_path):
     snippet = yaml.safe_load((tmp_path / "ax.axolotl.yaml").read_text(encoding="utf-8"))
     assert report.beside == [str(tmp_path / "ax.axolotl.yaml")]
     assert snippet["rl"] == "dpo" and snippet["datasets"][0]["type"] == "chat_template.default"
+
+
+def test_every_file_beside_an_export_is_the_old_one_or_the_new_one(tmp_path, monkeypatch):
+    replaced, replace = [], os.replace
+    monkeypatch.setattr(os, "replace", lambda *names: (replaced.append(names[1].name), replace(*names)))
+    for format in ("axolotl", "sharegpt"):
+        facts = {"config": {}, "report": {"name": format}}
+        export_rows(good_and_bad(), tmp_path / format / "a.json", format, facts=facts)
+    assert replaced == ["a.json", "a.axolotl.yaml", "README.md", "a.json", "dataset_info.json", "README.md"]

@@ -53,7 +53,7 @@ class World:
         given = {
             "trainer": self.trainer, "cycles": max(1, len(names)), "dev": 20, "test": 8, "iterations": 0,
             "num_generations": 2, "problems_per_cycle": 12, "min_examples": 4, "show": "none",
-            "run": str(self.folder / run),
+            "run": run and str(self.folder / run),
         }  # fmt: skip
         task = scripted_loop.problems() if task is None else task
         return self_improve(task, **{"actor": self.model("actor-40"), **given, **options})

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import math
 
 import pytest
 from mock_server import Reply
-from scripted_loop import problems, script
+from scripted_loop import FakeTrainer, problems, script
 
 from cotkit import aio
 from cotkit.chat import ModelError
-from cotkit.judge import StepJudge
+from cotkit.judge import RewardModelJudge, StepJudge
 from cotkit.pipelines.critics import PROMPT_POOL, Again, ask_again, make_panel, repeat_noise, with_task
 from cotkit.problems import Problem
 from cotkit.prompts import Prompt
@@ -85,15 +86,40 @@ def test_what_is_asked_ahead_is_not_asked_twice_and_a_fault_of_it_is_met_when_it
     assert not (tmp_path / "b/scores.json").exists()
 
 
-def test_asking_again_is_done_once_and_a_failed_judge_gives_none(world, tmp_path):
-    world.answer = lambda r: "no JSON at all" if "second" in str(r.messages) else script(r)
-    judge = make_panel([world.model("judge-6")], None, "task", "median")
+def test_asking_again_is_done_once_and_what_a_judge_failed_is_asked_by_the_next_call(world, tmp_path):
+    """Else a critic that was away for a minute would be silent for the whole run."""
+    broken, asked = ["second"], []
+
+    def heard(trace):
+        asked.append(trace.split()[0])
+        return math.nan if asked[-1] in broken else 0.6
+
+    judge = RewardModelJudge(lambda problem, trace: heard(trace))  # nothing of it is in a ledger
     items = [(Problem(id=str(i), problem="P"), text) for i, text in enumerate(("first", "second"))]
     assert again(judge, items, tmp_path / "a") == [pytest.approx(0.6), None]
-    calls = world.server.calls
-    assert again(judge, items, tmp_path / "a") == [pytest.approx(0.6), None] and world.server.calls == calls
+    assert again(judge, items, tmp_path / "a") == [pytest.approx(0.6), None]
+    broken.clear()
+    assert again(judge, items, tmp_path / "a") == pytest.approx([0.6, 0.6])
+    assert again(judge, items, tmp_path / "a") == pytest.approx([0.6, 0.6])
+    assert sorted(asked) == ["first", "second", "second", "second"]
     again(judge, items, tmp_path / "b")  # another folder asks afresh: noise is measured so
-    assert world.server.calls == 2 * calls
+    assert len(asked) == 6
+
+
+def test_a_critic_that_was_away_in_the_first_cycle_is_heard_of_in_the_second(world):
+    """The frozen answers' first scores are asked for again, so that drift is looked at."""
+    away = [True]
+    world.answer = lambda r: "no JSON" if "response_format" in r.body and away[0] else script(r)
+
+    class Trainer(FakeTrainer):
+        def train(self, method, data, champion, output):
+            away[0] = False
+            return super().train(method, data, champion, output)
+
+    trainer = Trainer(world.server, ["actor-90", "actor-95"])
+    options = {"policy": "first_correct", "trainer": trainer, "cycles": 2}
+    first, second = world.improve(critics=[world.model("judge-8")], **options).cycles
+    assert "judge_drift" in first["not_looked_at"] and "judge_drift" not in second["not_looked_at"]
 
 
 def test_other_traces_in_the_same_folder_are_asked_for(world, tmp_path):

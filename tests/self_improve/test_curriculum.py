@@ -72,10 +72,29 @@ def test_the_split_is_fixed_by_seed_and_id_and_of_the_asked_size():
     assert split_problems(given, 0, 0) == {p.id: "train" for p in given}
 
 
-def test_held_out_families_are_in_dev_and_test_only():
-    sets = split_problems(problems(60), 10, 10, ["product"])
-    where = Counter((p.type, sets[p.id]) for p in problems(60))
-    assert where["product", "train"] == 0 and where["product", "dev"] and where["product", "test"]
+@pytest.mark.parametrize(("dev", "test"), [(0.15, 0.25), (12, 20), (0, 0)])
+def test_held_out_families_are_in_test_alone_and_dev_is_of_what_is_trained(dev, test):
+    """Else promotions would be decided on what nobody trained."""
+    given = problems(120)  # 40 of each type
+    sets = split_problems(given, dev, test, ["product"])
+    where = Counter((p.type, sets[p.id]) for p in given)
+    assert where["product", "test"] == 40 and not where["product", "train"] and not where["product", "dev"]
+    sizes = (12, 60, 48) if dev else (0, 40, 80)  # shares are of the 80 problems that may be trained on
+    assert tuple(Counter(sets.values())[name] for name in ("dev", "test", "train")) == sizes
+
+
+def test_a_near_duplicate_of_a_held_out_problem_is_not_trained_on():
+    twin = Problem(id="twin", problem="PID=1; what is 1 + 1 in the product family, then?", type="sum")
+    assert {split_problems([*problems(60), twin], 10, 10, ["product"], s)["twin"] for s in range(4)} == {
+        "test"
+    }
+
+
+@pytest.mark.parametrize("made", ["yes", {"seed_ids": "p7"}, {"parents": 7}, [1]])
+def test_what_is_no_lineage_is_refused_by_the_name_of_the_problem(made):
+    given = [*problems(4), Problem(id="odd", problem="Another question", metadata={"synthesis": made})]
+    with pytest.raises(ValueError, match=r"problem 'odd': metadata 'synthesis' .*seed_ids.*another name"):
+        split_problems(given, 1, 1)
 
 
 NUMBERS = [
@@ -107,8 +126,9 @@ def test_one_large_cluster_does_not_swallow_the_test_set():
 
 
 def test_drafts_without_words_or_a_verdict_make_a_problem_harder():
-    def drafts(*right, silent=0):
+    def drafts(*right, silent=0, unverified=0):
         verdicts = [Verdict(correct=flag, method="number") for flag in right]
+        verdicts += [Verdict(correct=None, method="model_failed")] * unverified
         made = [
             Candidate(iteration=0, sample_index=i, trace="t", text="t", verdict=verdict)
             for i, verdict in enumerate(verdicts)
@@ -121,6 +141,8 @@ def test_drafts_without_words_or_a_verdict_make_a_problem_harder():
     assert pass_rates([drafts(None, None)]) == {"a": 0.0}
     assert pass_rates([drafts(True, silent=3)]) == {"a": 0.25}
     assert pass_rates([drafts(silent=2)]) == {"a": 0.0}
+    assert pass_rates([drafts(True, False, unverified=2)]) == {"a": 0.5}  # an outage says nothing of them
+    assert pass_rates([drafts(unverified=2)]) == {}
 
 
 def test_where_no_program_can_check_the_share_that_critics_accepted_says_how_hard_a_problem_is():

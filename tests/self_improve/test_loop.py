@@ -14,7 +14,8 @@ from scripted_loop import FakeTrainer, pid, problems, script, verdict
 from cotkit import analysis
 from cotkit.pipelines import estimate_self_improvement
 from cotkit.pipelines.cycles import gate, spent
-from cotkit.runs import RunError
+from cotkit.pipelines.running import seed_of
+from cotkit.runs import Run, RunError
 
 
 def counts_add_up(report):
@@ -121,6 +122,25 @@ def test_what_the_endpoint_failed_is_asked_again_and_else_left_out_of_both_sides
     lasting = world.improve(["actor-90"], run="lasting", **options).cycles[0]
     assert lasting["status"] == "ok" and (lasting["heldout"]["n"], lasting["heldout"]["left_out"]) == (27, 3)
     assert "3 without a result of both" in lasting["decision"]["reason"]
+
+
+def test_a_dev_draft_that_the_endpoint_failed_beside_others_is_asked_again_at_once(world):
+    dev = dev_numbers(world.improve(["actor-90"], run="look").path)[0]
+    tries = []
+
+    def answer(request):
+        second = pid(request) == dev and request.body.get("seed") == seed_of(0, f"p{dev}") + 1
+        if second and request.body["model"] == "actor-0":
+            tries.append(request)
+            if len(tries) <= 2:  # both tries of the first asking
+                return Reply(status=500)
+        return script(request)
+
+    world.answer = answer
+    roles = {"actor": world.model("actor-0"), "teacher": world.model("teacher-90")}
+    result = world.improve(["actor-90"], **roles, dev_generations=2)
+    rows = Run(result.path / "base" / "dev").records()
+    assert len(tries) == 3 and {len(row.candidates) for row in rows} == {2}
 
 
 def test_where_much_is_without_an_answer_the_run_stops_once_for_the_next_call(world):
@@ -745,7 +765,12 @@ def test_problems_are_drawn_by_how_hard_they_were(world):
 
 
 def test_held_out_families_are_tested_and_never_trained_on(world):
-    result = world.improve(["actor-90"], held_out_types=["product"], dev=20, test=10)
+    task = problems(80)
+    result = world.improve(["actor-90"], task, held_out_types=["product"], dev=20, test=10)
+    of_type = {p.id: p.type for p in task}
+    assert "product" not in {of_type[row.id] for row in Run(result.path / "base" / "dev").records()}
+    assert any("all 27 problems of the types held out of training (product) and 10 others" in note
+               for note in result.report["notes"])  # fmt: skip
     assert "product" not in result.cycles[0]["families"]
     frame = analysis.family_gains(
         result.test_rows("base"), result.test_rows("cycle 0"), result.report["families"]

@@ -12,12 +12,13 @@ import sys
 import pytest
 from scripted_loop import problems
 
-from cotkit.analysis.alarms import LEAST, LIMITS
+from cotkit.analysis.alarms import FEW, LEAST, LIMITS, not_looked_at
 from cotkit.pipelines import load_self_improvement
 from cotkit.pipelines.plan import LEAST_DEV, POLICIES, Plan
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "self_improvement.md").read_text(encoding="utf-8")
+WORDS = " ".join(PAGE.split())
 
 
 def blocks(language):
@@ -36,8 +37,31 @@ def test_its_alarms_have_the_limits_that_hold():
     for codes, (*_, amber, red) in rows("Alarms"):
         shown |= dict.fromkeys(codes, (float(amber), math.inf if red == "never" else float(red)))
     assert shown == LIMITS
-    assert PAGE.count(f"fewer than {LEAST}") >= 2 and f"fewer than {LEAST_DEV} dev" in PAGE
-    assert f"on at least {LEAST} problems" in PAGE
+    assert f"fewer than {LEAST} give a warning" in WORDS and f"fewer than {LEAST_DEV} dev" in WORDS
+    assert f"on at least {LEAST} problems" in WORDS
+
+
+def test_its_alarms_need_as_many_as_it_says():
+    counts = (
+        "outputs",
+        "decided",
+        "scored",
+        "judged",
+        "pleased",
+        "frozen",
+        "drift",
+        "holdout",
+        "pairs",
+        "refined",
+    )
+    setting = {"generations": 2, "critics": True, "verified": True, "cycle": 1}
+    missing = not_looked_at(**dict.fromkeys(counts, 0), **setting)
+    of_five = {code for code, why in missing.items() if why.endswith(f"fewer than {FEW}")}
+    assert f"need {LEAST} problems" in WORDS and set(missing) == set(LIMITS)
+    assert f"`judge_failures` and `ceiling` need {LEAST} judged traces" in WORDS
+    assert f"`chosen_longer` {LEAST} pairs" in WORDS
+    said = WORDS.split("Five are enough for ")[1].split(". ")[0]
+    assert set(re.findall(r"`(\w+)`", said)) == of_five and FEW == 5
 
 
 def test_its_policies_are_those_there_are():

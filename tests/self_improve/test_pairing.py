@@ -54,6 +54,16 @@ def test_each_drop_has_its_name(reason, text, fields, rules):
     assert len(fine.examples) == 1
 
 
+def test_the_first_correct_trace_is_trained_on_whatever_the_judge_said():
+    """As the view says: the filter for what the run did not accept is of the other policies."""
+    low = row(trace(GOOD, score=0.1, accepted=False))
+    for method, policy, kept in (("sft", "first_correct", 1), ("sft", "best", 0), ("sft", "all_accepted", 0)):
+        assert len(select([low], method, policy, Filters(), None).examples) == kept, policy
+    unsure = row(trace(GOOD, right=None, accepted=False))
+    assert not select([unsure], "sft", "first_correct", Filters(), None).examples
+    assert dict(select([low], "sft", "first_correct", Filters(max_chars=9), None).drops) == {"too_long": 1}
+
+
 ORDINARY = [
     "The score is 10 points after the first round, and 7 points more make 17.",
     "The teacher will give it 10 points for each correct answer, so 3 answers give 30 points.",

@@ -43,11 +43,30 @@ WRONG = [
     ({"budget_tokens": 1e6}, TypeError, "budget_tokens must be a whole number"),
     ({"budget_calls": -1}, ValueError, "budget_calls must be at least 0"),
     ({"min_examples": 0}, ValueError, "min_examples"),
+    ({"critics": "gpt"}, TypeError, r"critics must be ChatModels or judges, got str: give ChatModel\("),
+    ({"critics": ["gpt"]}, TypeError, "critics must be ChatModels or judges, got str"),
+    ({"critics": None}, TypeError, "critics must be ChatModels or judges, got NoneType"),
+    ({"holdout_critic": "gpt"}, TypeError, "holdout_critic must be ChatModels or judges, got str"),
+    ({"num_generations": [4, 2]}, ValueError, r"num_generations must be a whole number .*got \[4, 2\]"),
+    ({"cycles": [2]}, ValueError, "cycles must be a whole number"),
+    ({"aggregate": ["median"]}, ValueError, "aggregate must be one of"),
+    ({"held_out_types": "product"}, TypeError, r"held_out_types is a list of types: give \['product'\]"),
+    ({"held_out_types": None}, TypeError, "held_out_types is a list of types"),
+    ({"test": float("inf")}, ValueError, "test is a number of problems, or a share below 1, got inf"),
+    ({"dev": float("nan")}, ValueError, "dev is a number of problems"),
+    ({"replay_fraction": "a"}, ValueError, "replay_fraction is a share from 0 to 1, got 'a'"),
+    ({"few_shot_examples": 5}, TypeError, "few_shot_examples must be a text or a list .*got int"),
+    ({"few_shot_examples": {"problem": "Q", "trace": "T"}}, TypeError, "few_shot_examples .*got dict"),
+    (
+        {"task": problems(40, metadata={"synthesis": "yes"})},
+        ValueError,
+        "problem 'p1': metadata 'synthesis'",
+    ),
     ({"min_examples": 500, "max_per_problem": 2}, ValueError, "min_examples=500 is out of reach"),
 ]
 
 
-@pytest.mark.parametrize(("options", "kind", "words"), WRONG, ids=[str(w[0]) for w in WRONG])
+@pytest.mark.parametrize(("options", "kind", "words"), WRONG, ids=[str(w[0])[:60] for w in WRONG])
 def test_what_cannot_work_is_refused_before_anything_is_asked(world, options, kind, words):
     with pytest.raises(kind, match=words):
         world.improve(**options)
@@ -354,6 +373,44 @@ def test_the_estimate_counts_that_critics_are_asked_again(world):
     asked = [r for r in world.server.log if "response_format" in r.body]
     again = [r for r in asked if any(m["role"] == "assistant" for m in r.messages)]
     assert 2 * len(again) == len(asked) and world.server.calls <= frame["calls"].iloc[-1]
+
+
+def test_the_teachers_refinements_are_priced_as_the_teachers(world):
+    """In cycle 0 whoever drafts refines, where there is no improver."""
+    options = {"cycles": 3, "iterations": 2, "dev": 8, "test": 8, "problems_per_cycle": 10}
+    roles = {"actor": world.model("actor-10"), "teacher": world.model("teacher-10", price=(1.0, 2.0))}
+    frame = estimate_self_improvement(problems(), **roles, **options)
+    refined = frame[frame["step"] == "refine"].set_index("model")["calls"]
+    assert dict(refined) == {"teacher-10": 20, "actor-10": 40}
+    world.improve(**roles, **options)
+    asked = [r.body["model"] for r in world.server.log if is_refinement(r)]
+    assert 0 < asked.count("teacher-10") <= 20 and 0 < asked.count("actor-10") <= 40
+    own = estimate_self_improvement(problems(), **roles, improver=world.model("improver-90"), **options)
+    assert set(own[own["step"] == "refine"]["model"]) == {"improver-90"}
+
+
+def is_refinement(request):
+    return "Review:" in request.system
+
+
+@pytest.mark.parametrize(
+    "changed", [{"tolerance": 0.5}, {"answer_type": "number"}, {"metadata": {"solution": "One and one."}}]
+)
+def test_a_change_of_what_decides_a_verdict_is_noticed_between_sittings(world, changed, monkeypatch):
+    monkeypatch.setenv("COTKIT_ROOT", str(world.folder))
+
+    def improve(**changes):
+        return world.improve(task=problems(52, **changes), run=None)
+
+    first = improve()
+    with pytest.raises(ValueError, match="checked_hash"):
+        improve(**changed)
+    path = first.path / "config.json"
+    known = json.loads(path.read_text())
+    del known["config"]["checked_hash"]  # as in a folder from before this was recorded
+    path.write_text(json.dumps(known))
+    calls = world.server.calls
+    assert improve().path == first.path and world.server.calls == calls
 
 
 def test_the_estimate_knows_how_long_a_critics_prompt_is(world):

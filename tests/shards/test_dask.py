@@ -17,7 +17,7 @@ import cotkit
 sys.path.append(str(pathlib.Path(__file__).parents[1] / "synthesize"))
 from synth_script import Script, seeds
 
-distributed = pytest.importorskip("distributed", reason="pip install 'cotkit[cluster]'")
+distributed = pytest.importorskip("distributed", reason="pip install -e '.[cluster]'")
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,7 @@ from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 
 import pytest
 from mock_server import Reply
+from power_cut import Disk
 
 import cotkit
 from cotkit import cli
@@ -221,6 +222,39 @@ def test_budgets_are_divided(serve, tmp_path):
     assert run.report["given"] == 30 and run.report["drops"]["unfinished"] > 0
 
 
+@pytest.mark.parametrize("budget", ["budget_calls", "budget_tokens"])
+def test_a_budget_that_leaves_a_shard_nothing_is_refused_before_anything_is_written(serve, tmp_path, budget):
+    server = serve(solve)
+    with ThreadPoolExecutor(2) as executor:
+        with pytest.raises(ValueError, match=f"{budget}=3 leaves nothing for 1 of 4 shards: raise it, or"):
+            shard_out(server, executor, tmp_path / "r", **{budget: 3})
+        assert not list(tmp_path.iterdir()) and server.calls == 0
+        run = shard_out(server, executor, tmp_path / "r", count=3, max_iterations=0, budget_calls=3)
+    assert server.calls == 3 and run.report["complete"]  # only three of the shards have work
+
+
+@pytest.mark.parametrize("there", [None, "another file of that name"])
+def test_a_worker_that_does_not_see_the_problems_file_says_what_to_do(serve, tmp_path, there):
+    """It is read bit by bit, by each worker."""
+    path = tmp_path / "problems.jsonl"
+
+    class Elsewhere(ThreadPoolExecutor):
+        def submit(self, *call, **options):
+            path.unlink(missing_ok=True)
+            if there:
+                path.write_text(there)
+            return super().submit(*call, **options)
+
+    path.write_text(
+        "".join(json.dumps(p.model_dump(include={"id", "problem", "reference"})) + "\n" for p in problems(6))
+    )
+    streamed, server = cotkit.load_problems(path, stream=True), serve(solve)
+    says = r"2 of 2 shards failed.*a worker cannot read the problems: .*put it on a path that all of them see"
+    with Elsewhere(1) as executor, pytest.raises(RunError, match=says):
+        cotkit.distill(streamed, model(server), executor=executor, shards=2, run=tmp_path / "r", show="none")
+    assert server.calls == 0 and not list((tmp_path / "r" / "shards").glob("*/"))
+
+
 def finished(server, folder, chosen, **options):
     return cotkit.distill(chosen, model(server), run=folder, show="none", **{"max_iterations": 0, **options})
 
@@ -349,6 +383,60 @@ def test_a_merge_that_is_killed_at_any_step_is_made_again(serve, tmp_path, old):
     assert 6 < step < 19
     labels = [read_labels(cotkit.open_run(path.parent)) for path in out.rglob("config.json")]
     assert sum(map(len, labels)) == (old != "none")
+
+
+@pytest.mark.parametrize("out", ["old", "new"])
+@pytest.mark.parametrize("eager", [(), ("config.json", "report.json"), ("rows.jsonl", "calls.jsonl")])
+def test_a_power_cut_in_a_merge_leaves_a_whole_run_or_one_to_merge_again(
+    serve, tmp_path, monkeypatch, out, eager
+):
+    """At each step only what was forced to disk is left; and the new run is, once the call is over."""
+    server, root, cuts = serve(solve), tmp_path / "root", []
+    a, b, c = (finished(server, root / name, problems(2 * n + 2)[2 * n :]) for n, name in enumerate("abc"))
+    add_label(merge_runs([a.path, b.path], root / "old"), "p0", 0, "good")
+    add_label(c, "p4", 0, "bad")
+
+    def cut(disk):
+        cuts.append(tmp_path / f"cut{len(cuts)}")
+        disk.after_a_cut(cuts[-1])
+
+    with monkeypatch.context() as patched:
+        disk = Disk(patched, root, cut, eager=eager)
+        merge_runs([run.path for run in (a, b, c)], root / out)
+    cut(disk)
+
+    def check(run, count, labels):
+        assert [row.id for row in run.iter_records()] == [f"p{n}" for n in range(count)]
+        assert run.report["given"] == run.report["ledger"]["calls"] == count
+        assert (run.path / "calls.jsonl").read_bytes().count(b"\n") == count
+        assert len(read_labels(run)) >= labels
+
+    before, after = (out == "old"), (out == "old") + 1
+    check(cotkit.open_run(cuts[-1] / out), 6, after)
+    assert len(cuts) > 15
+    for left in cuts[:-1]:
+        if (left / out / "config.json").exists():
+            there = cotkit.open_run(left / out)
+            check(there, 2 * len(there.runtime["merged"]), before)
+        check(merge_runs([left / name for name in "abc"], left / out), 6, after)
+
+
+def test_only_runs_of_distill_and_synthesize_are_merged(serve, tmp_path, capsys):
+    """Of a self-improvement loop, whose own folder has no rows, those of its cycles."""
+    server, loops = serve(solve), []
+    for n, name in enumerate("ab"):
+        loops.append(tmp_path / name)
+        loops[-1].mkdir()
+        (loops[-1] / "config.json").write_text('{"config": {"pipeline": "self_improve"}}')
+        finished(server, loops[-1] / "cycle-00" / "generate", problems(2 * n + 2)[2 * n :])
+    cycles = [str(loop / "cycle-00" / "generate") for loop in loops]
+    with pytest.raises(RunError, match=rf"run of self_improve: only .* its cycles are such: {cycles[0]}$"):
+        merge_runs(loops, tmp_path / "out")
+    assert cli.main(["merge", str(tmp_path / "out"), *map(str, loops)]) == 2
+    assert cycles[0] in capsys.readouterr().err and not (tmp_path / "out").exists()
+    with pytest.raises(RunError, match="run of self_improve"):
+        merge_runs([cycles[0], loops[1]], tmp_path / "out")
+    assert merge_runs(cycles, tmp_path / "out").report["given"] == 4
 
 
 def test_no_two_calls_of_an_executor_are_equal():

@@ -143,14 +143,50 @@ def test_a_kernel_of_ones_own_is_asked_once_for_each_text(made, tmp_path):
     runs = made(20, judge=False, names=["few_shot"])
     found = cotkit.compare_strategies(runs, seeds=seeds(), **options)
     assert found.questions.kernel.name == "alike" and found.inside["vendi"].max() < 1.1
-    count = len(seen)
-    cotkit.compare_strategies(runs, seeds=seeds(), **options)
-    assert len(seen) == count == len(set(seen))
+    assert len(seen) == len(set(seen)) == 12 + found.reliability["accepted"].iloc[0]
 
 
-def embeddings(request):
-    texts = request.body["input"]
-    data = [{"object": "embedding", "index": i, "embedding": [1.0, len(t)]} for i, t in enumerate(texts)]
+def test_two_functions_of_one_name_never_get_each_others_vectors(made, tmp_path):
+    runs, options = made(12, judge=False, names=["few_shot"]), {"run": tmp_path / "compared"}
+
+    class Encoder:
+        def __init__(self, kinds):
+            self.kinds = kinds
+
+        def encode(self, texts):
+            return [[float(n % self.kinds == at) for at in range(9)] for n in range(len(texts))]
+
+    one, nine = Encoder(1), Encoder(9)
+    for first, second in (
+        (one.encode, nine.encode),
+        (lambda texts: one.encode(texts), lambda texts: nine.encode(texts)),
+    ):
+        alike, apart = (
+            cotkit.compare_strategies(runs, seeds=seeds(), kernel=kernel, **options).inside["vendi"]
+            for kernel in (first, second)
+        )
+        assert alike.max() < 1.001 < apart.min()
+
+
+def test_vectors_are_kept_by_model_and_whole_address(made, serve, tmp_path):
+    def script(request):
+        size = len(request.body["model"]) + 9 * request.path.startswith("/other")
+        return embeddings(request, [1.0] * size)
+
+    server, runs = serve(script), made(4, judge=False, names=["few_shot"])
+    other = server.base_url.replace("/v1", "/other/v1")
+    kernels = [{"model": m, "base_url": url} for m, url in (("e", server.base_url), ("ee", server.base_url))]
+    kernels.append({"model": "e", "base_url": other})
+    found = []
+    for kernel in [*kernels, *kernels[-1:]]:
+        compared = cotkit.compare_strategies(runs, seeds=seeds(), kernel=kernel, run=tmp_path / "compared")
+        found.append((compared.questions.kernel.vectors.shape[1], server.calls))
+    assert found == [(1, 1), (2, 2), (10, 3), (10, 3)]  # the last one asks nothing
+
+
+def embeddings(request, vector=None):
+    vectors = [vector or [1.0, len(text)] for text in request.body["input"]]
+    data = [{"object": "embedding", "index": i, "embedding": one} for i, one in enumerate(vectors)]
     usage = {"prompt_tokens": 1, "total_tokens": 1}
     body = {"object": "list", "data": data[::-1], "model": "e", "usage": usage}
     return Reply(raw=json.dumps(body).encode())
@@ -327,7 +363,12 @@ def test_half_a_character_in_a_question_or_an_answer_stops_nothing(serve, tmp_pa
         ({"kernel": "bert"}, ValueError, "kernel must be"),
         ({"kernel": {"model": "e", "url": "x"}}, ValueError, "kernel must be"),
         ({"second_solver": ChatModel("m", "http://127.0.0.1:9/v1")}, ValueError, "give both"),
+        ({"kernel": {"model": ""}}, ValueError, "name of an embedding model"),
+        ({"kernel": {"model": "e", "api_key_env": "NO_SUCH_KEY"}}, ValueError, "NO_SUCH_KEY"),
         ({"temperature": 1}, TypeError, "there is no solver"),
+        ({"num_generations": 8}, TypeError, "'num_generations': k= is how many"),
+        ({"max_iterations": 3}, TypeError, "'max_iterations': a solver's drafts are not refined"),
+        ({"unchecked": "refuse"}, TypeError, "'unchecked': what nothing can check is kept"),
         ({"solver": "gpt"}, TypeError, "ChatModel"),
         ({"seeds": "no such file.jsonl"}, FileNotFoundError, ""),
     ],

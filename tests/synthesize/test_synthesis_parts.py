@@ -17,7 +17,7 @@ from cotkit.pipelines.pool import Pool
 from cotkit.pipelines.programs import read_program, single_answer, type_of
 from cotkit.pipelines.questions import check_gates, fault_of, gain, read_question, situation_of
 from cotkit.pipelines.running import NotStarted
-from cotkit.pipelines.strategies import place_in_chain
+from cotkit.pipelines.strategies import fitting_lag, place_in_chain
 from cotkit.problems import load_problems
 
 TEXT = "Mia has 7 boxes with 12 pens each and gives 9 pens to Tom. How many pens does Mia have now?"
@@ -442,6 +442,24 @@ def test_chains_stand_side_by_side_and_do_not_move_when_more_attempts_are_asked(
     places = [place_in_chain(attempt, lag=2, rounds=3) for attempt in range(12)]
     assert places[:6] == [(0, 0), (1, 0), (0, 1), (1, 1), (0, 2), (1, 2)]
     assert places[6:] == [(2, 0), (3, 0), (2, 1), (3, 1), (2, 2), (3, 2)]
+
+
+@pytest.mark.parametrize(
+    ("places", "attempts", "n", "lag"),
+    [
+        (1, 10_000, None, 8),  # an embedded model
+        (2, 10_000, None, 8),
+        (16, 10_000, None, 512),
+        (16, 600, None, 300),  # half of them look back
+        (16, 40, None, 128),  # few attempts, all at once
+        (100, 150, None, 800),
+        (100, 500, 100, 100),  # what is made beyond the problems wanted looks back
+        (16, 20, 4, 8),
+        (16, 50_000, 10_000, 512),
+    ],
+)
+def test_the_lag_of_a_new_folder_follows_the_places_and_how_much_is_wanted(places, attempts, n, lag):
+    assert fitting_lag(places, attempts, n) == lag
 
 
 def test_words_keep_numbers_whole():

@@ -149,6 +149,24 @@ def test_each_shard_has_a_pool_of_its_own(serve, tmp_path):
         assert sum(stage(request) == "question" for request in server.log) == asked + 6
 
 
+def test_the_lag_that_is_chosen_gives_every_shard_as_many_attempts_and_stays(serve, tmp_path):
+    server = serve(Script())
+
+    def go(width, attempts):
+        with ThreadPoolExecutor(2) as executor:
+            asked = model(server, endpoint_name="mock", max_concurrency=width)
+            options = {"executor": executor, "shards": 2, "attempts": attempts, "rounds": 2, "show": "none"}
+            return cotkit.synthesize(seeds(), "evol_instruct", asked, run=tmp_path / "r", **options)
+
+    run = go(16, 40)
+    shards = [cotkit.open_run(tmp_path / "r" / "shards" / f"000{n}") for n in range(2)]
+    assert [len(shard.records()) for shard in shards] == [20, 20]
+    assert [part.config["lag"] for part in (run, *shards)] == [10, 10, 10]
+    calls = server.calls
+    more = go(2, 60)  # the same call from another machine
+    assert more.config["lag"] == 10 and more.report["kept"] == 60 and server.calls == calls * 3 // 2
+
+
 @pytest.mark.parametrize(
     ("changes", "error", "says"),
     [

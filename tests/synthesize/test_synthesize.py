@@ -273,13 +273,55 @@ def test_a_chain_goes_on_from_its_last_good_problem_with_the_operator_in_the_pro
         assert row.index < 2 or rows[row.index % 2].problem in last
 
 
-def test_a_run_too_short_to_evolve_says_so(serve, tmp_path):
-    for attempts, notes in ((3, 1), (4, 0)):
+@pytest.mark.parametrize(("strategy", "short"), [("self_instruct", 4), ("evol_instruct", 3)])
+def test_a_run_too_short_to_look_back_says_so(serve, tmp_path, strategy, short):
+    for attempts in (short, short + 1):
         options = {"attempts": attempts, "lag": 3, "run": tmp_path / str(attempts)}
-        run = quiet(seeds(), "evol_instruct", model(serve(Script())), **options)
-        assert (
-            len(run.report["notes"]) == notes and max(about(row)["round"] for row in run.records()) != notes
-        )
+        run = quiet(seeds(), strategy, model(serve(Script()), max_concurrency=1), **options)
+        said = [note for note in run.report["notes"] if note.startswith(f"lag=3 of {attempts} attempts")]
+        assert len(said) == (attempts == short)
+        assert any(about(row)["parents"] for row in run.records()) != bool(said)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_lag_that_is_not_given_is_chosen_once_and_read_from_the_folder(
+    serve, tmp_path, monkeypatch, strategy
+):
+    monkeypatch.setenv("COTKIT_ROOT", str(tmp_path))
+    server, lag = serve(Script()), 8 if strategy == "few_shot" else 128
+
+    def made(width, **options):
+        return quiet(seeds(), strategy, model(server, max_concurrency=width, endpoint_name="e"), **options)
+
+    first = made(16, attempts=4)
+    assert first.config["lag"] == lag
+    calls = server.calls
+    again = made(2, attempts=4)
+    assert (again.path, again.config["lag"], server.calls) == (first.path, lag, calls)
+    assert made(100, attempts=6).path == first.path and server.calls == calls * 3 // 2
+    anew = made(2, attempts=4, resume="never")
+    assert (anew.path, anew.config["lag"]) == (first.path, 8)
+    if lag != 8:
+        with pytest.raises(RunError, match="lag: 8 -> 5"):
+            made(2, attempts=4, lag=5, run=first.path)
+
+
+def test_a_folder_that_was_made_with_the_fixed_lag_of_before_goes_on_under_its_name(
+    serve, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("COTKIT_ROOT", str(tmp_path))
+    server = serve(Script())
+    before = quiet(seeds(), "evol_instruct", model(server), attempts=10, lag=8)
+    calls = server.calls
+    again = quiet(seeds(), "evol_instruct", model(server), attempts=10)
+    assert (again.path, again.config["lag"], server.calls) == (before.path, 8, calls)
+
+
+def test_the_lag_of_a_new_run_is_no_more_than_the_problems_wanted(serve, tmp_path):
+    for n, lag in ((2, 8), (12, 12), (600, 512)):
+        job = start_synthesize(seeds(), "self_instruct", model(serve(Script())), n=n, run=tmp_path / str(n))
+        job.cancel()
+        assert cotkit.open_run(tmp_path / str(n)).config["lag"] == lag
 
 
 def test_a_rewriting_that_adds_nothing_is_no_gain(serve, tmp_path):
@@ -430,7 +472,7 @@ def test_a_keyword_that_the_seeds_have_refuses_nothing_unless_it_was_asked_for(s
     script = Script(question=lambda sid: right_question(sid).replace("what is", "in a graph what is"))
     options = {"attempts": 2, "k": 1}
     run = quiet(items, "self_instruct", model(serve(script)), run=tmp_path / "a", **options)
-    assert run.report["kept"] == 2 and "'graph' refuses nothing, 1 seeds" in run.report["notes"][-1]
+    assert run.report["kept"] == 2 and "'graph' refuses nothing, 1 seeds" in "\n".join(run.report["notes"])
     options["gates"] = {"keywords": ["graph"]}
     run = quiet(items, "self_instruct", model(serve(script)), run=tmp_path / "b", **options)
     assert run.report["drops"] == {"keyword": 2}

@@ -592,7 +592,7 @@ def test_wrong_options_are_refused_before_anything_is_read(tmp_path, options, wo
 
 def test_without_the_extra_the_error_names_the_install_line(base, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "trl", None)  # what `import` finds where a package is not installed
-    with pytest.raises(ImportError, match=r"pip install 'cotkit\[train\]'.*missing: trl"):
+    with pytest.raises(ImportError, match=r"pip install -e '/path/to/clone\[train\]'.*missing: trl"):
         train("sft", SFT, base, tmp_path / "out", **QUICK)
     assert not (tmp_path / "out").exists()
 

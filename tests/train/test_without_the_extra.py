@@ -22,7 +22,7 @@ def test_the_room_loads_no_training_library():
 
 def test_a_missing_library_is_named_with_the_install_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)  # what `import` finds where a package is not installed
-    with pytest.raises(ImportError, match=r"pip install 'cotkit\[train\]'.*CPU.*missing: torch"):
+    with pytest.raises(ImportError, match=r"pip install -e '/path/to/clone\[train\]'.*CPU.*missing: torch"):
         loaded("torch")
 
 
@@ -37,7 +37,7 @@ def test_a_trainer_looks_for_all_it_needs_when_it_is_made_and_says_how_to_go_on(
     with pytest.raises(ImportError) as caught:
         EmbeddedTrainer()
     told = str(caught.value)
-    assert "pip install 'cotkit[train]'" in told and "(missing: peft, gguf)" in told
+    assert "pip install -e '/path/to/clone[train]'" in told and "(missing: peft, gguf)" in told
     assert "go on without training leave `trainer` out" in told and "-p 'methods=[]'" in told
     with pytest.raises(ImportError, match=r"\(missing: peft\)"):  # it writes no GGUF
         FolderTrainer("nobody/no-such-model", server=print)

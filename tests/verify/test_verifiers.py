@@ -478,8 +478,9 @@ def test_a_sandbox_that_cannot_start_a_program_decides_nothing(monkeypatch):
     monkeypatch.setattr(program, "in_walls", lambda *job: failed)
     for verifier, metadata in ((TestsVerifier(), {"tests": SQUARE}), (TestsVerifier(), {"tests": SUM})):
         verdict = verifier.verify(problem(**metadata), python("def f(x): return x"))
-        assert (verdict.correct, verdict.method) == (None, "error") and "no walls" in verdict.reason
-    assert CheckVerifier().verify(problem(check_code=DIVISOR), r"\boxed{7}").correct is None
+        assert (verdict.correct, verdict.method) == (None, "sandbox_failed") and "no walls" in verdict.reason
+    verdict = CheckVerifier().verify(problem(check_code=DIVISOR), r"\boxed{7}")
+    assert (verdict.correct, verdict.method) == (None, "sandbox_failed")
 
 
 # --- where the code stands, and what tests are

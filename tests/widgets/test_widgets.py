@@ -7,15 +7,17 @@ import re
 import threading
 import time
 
+import ipywidgets
 import pytest
 from mock_server import Reply
 
 import cotkit
+from cotkit.pipelines.progress import Progress
 from cotkit.problems import Problem
 from cotkit.runs import labels_frame
 from cotkit.verify import isolation
 from cotkit.widgets import ModelPicker, PairInspector, PromptPlayground, RunMonitor, TraceBrowser
-from cotkit.widgets.base import mathematics
+from cotkit.widgets.base import Widget, mathematics
 from cotkit.widgets.monitor import MOMENTS, History
 from cotkit.widgets.trace_set import TraceSet
 from cotkit.widgets.words import word_diff
@@ -148,6 +150,85 @@ def test_ten_thousand_problems_are_browsed_without_reading_them_all(run, tmp_pat
     assert stepping < opened, "a step must not read the whole run"
     browser.show(search="q9999")
     assert ids(browser) == ["q9999"]
+
+
+def test_a_problem_is_found_by_the_label_of_any_of_its_traces(run):
+    browser = TraceBrowser(run)
+    browser.show(search="p3")
+    browser.label("bad", candidate=0)
+    browser.label("good", candidate=1)
+    browser.show(search="")
+    for label in ("bad", "good"):
+        browser.show(label=label)
+        assert ids(browser) == ["p3"]
+    browser.show(label="none")
+    assert "p3" not in ids(browser)
+
+
+def test_a_home_folder_is_found_for_what_is_written(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    assert TraceBrowser(run).export("~/some.jsonl") == tmp_path / "home" / "some.jsonl"
+    inspector = PairInspector([{"prompt": "p", "chosen": "a", "rejected": "b"}], path="~/said.jsonl")
+    inspector.say("A")
+    assert sorted(path.name for path in (tmp_path / "home").iterdir()) == ["said.jsonl", "some.jsonl"]
+    assert not (tmp_path / "~").exists()
+
+
+def controls(view):
+    return [view, *(inner for child in getattr(view, "children", ()) for inner in controls(child))]
+
+
+def test_half_an_emoji_is_browsed_labelled_and_sent_to_the_page(run):
+    for path in (run.path / "rows.jsonl", run.path / "drops.jsonl"):
+        records = [json.loads(line) for line in path.read_text().splitlines()]
+        for record in records:
+            record |= {"id": record["id"] + "\ud83d", "problem": "\ud83d", "type": "t\ud83d"}
+            record["candidates"] = [c | {"trace": "\ud83d", "answer": "\ud83d"} for c in record["candidates"]]
+        path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    model = cotkit.ChatModel("m", base_url="http://127.0.0.1:1/v1")
+    problem = Problem(id="\ud83d", problem="\ud83d", reference="\ud83d")
+    browser = TraceBrowser(run)
+    for widget in (browser, PromptPlayground({"m\ud83d": model}, [problem], "{{ problem }} \ud83d")):
+        for control in controls(widget.view):
+            json.dumps(control.get_state(), default=repr, ensure_ascii=False).encode("utf-8")
+        json.dumps(widget._repr_mimebundle_(), ensure_ascii=False).encode("utf-8")
+    browser._filters["type"].value = "t\ud83d"
+    browser.next()
+    browser.label("good")
+    assert browser.traces.row.id == "p1\ud83d" and "of 12" in browser._where.value
+    browser.show(label="good")
+    assert ids(browser) == ["p1\ud83d"]
+
+
+def test_what_cannot_be_drawn_is_said_and_the_controls_go_on():
+    class Faulty(Widget):
+        place = 0
+
+        def build(self):
+            self.control = ipywidgets.IntText()
+            self.heed(self.control, self.go)
+            return [self.control]
+
+        def go(self, place):
+            self.place = place
+            self.redraw()
+
+        def draw(self):
+            if self.place == 1:
+                raise ValueError("no <such> place")
+
+    def alert():
+        shown = [str(control.value) for control in controls(widget.view) if hasattr(control, "value")]
+        return [value for value in shown if value.startswith("<div role='alert'")]
+
+    widget = Faulty()
+    assert not alert()
+    with pytest.raises(ValueError, match="no <such> place"):
+        widget.control.value = 1
+    assert alert() == ["<div role='alert'>not drawn: ValueError: no &lt;such&gt; place</div>"]
+    widget.control.value = 2
+    assert widget.place == 2 and not alert()
 
 
 @pytest.mark.parametrize("make", ["browser", "pairs", "picker", "playground"])
@@ -307,6 +388,21 @@ def test_the_monitor_follows_a_job_to_its_end(serve, tmp_path):
     page = monitor.static()
     assert "6 wrong_answer" in page and "aria-valuenow='12'" in page
     assert repr(monitor).startswith("RunMonitor(finished: 12/12 done, 6 kept, 6 dropped (6 wrong_answer)")
+
+
+@pytest.mark.parametrize("kept, state", [(10, "finished"), (9, "stopped")])
+def test_a_run_that_has_as_many_as_were_wanted_is_finished(kept, state):
+    class Job:
+        progress = Progress("s", 50, kept=kept, drops={"novelty": 4}, enough=10).snapshot() | {"budgets": {}}
+
+        def done(self):
+            return True
+
+    monitor = RunMonitor(Job(), Job)
+    _ = monitor.view
+    monitor._thread.join(30)
+    assert monitor.state == state and monitor._resume.disabled == (state == "finished")
+    assert monitor.numbers()["wanted"] == f"{kept} of 10 kept"
 
 
 def test_stop_in_the_monitor_ends_the_run_cleanly_and_resume_goes_on(serve, tmp_path):

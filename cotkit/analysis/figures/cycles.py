@@ -35,23 +35,31 @@ def dev_results(reports: Sequence[Mapping[str, Any]]) -> Figure:
         figure, axes = new_axes(3.6)
         for place, report in enumerate(met):
             held, promoted = report["heldout"], report["decision"]["promoted"]
-            bounds = [held["champion"] + held[side] for side in ("low", "high")]
+            bounds = [min(max(held["champion"] + held[side], 0), 1) for side in ("low", "high")]
             axes.plot([place - 0.25, place + 0.25], [held["champion"]] * 2, color=GREY, lw=2)
             axes.plot([place, place], bounds, color=BLUE, lw=1.5)
             axes.plot(place, held["challenger"], "o", color=BLUE, mfc=BLUE if promoted else "white", ms=8)
-            where = (place, held["challenger"])
-            axes.annotate(share(held["challenger"]), where, (9, -4), textcoords="offset points")
+            top = max(held["challenger"], *bounds)
+            if top <= held["champion"] <= top + 0.13:  # the bar would cross the number
+                top = held["champion"]
+            look = {"textcoords": "offset points", "ha": "center", "va": "bottom"}
+            axes.annotate(share(held["challenger"]), (place, top), (0, 6), **look)
+        said = "bar = champion, line = 95 % interval of the difference"
         outcome = {True: "promoted", False: "rolled back"}
         several = len({r["heldout"]["measure"] for r in met}) > 1
         names = [f"cycle {r['cycle']}, {r['method']}\n{outcome[r['decision']['promoted']]}" for r in met]
         for place, held in enumerate(r["heldout"] for r in met):
             names[place] += f", n = {held['n']}" + (f"\n{held['measure']}" if several else "")
+        if len(met) > 5:  # there is no room for more
+            sizes = sorted({r["heldout"]["n"] for r in met})
+            names, n = [str(r["cycle"]) for r in met], " to ".join(map(str, sizes[:1] + sizes[1:][-1:]))
+            said = f"cycle, n = {n}; hollow = rolled back\n{said}"
         axes.set_xticks(range(len(met)), names)
         axes.set_xlim(-0.6, len(met) - 0.4)
-        axes.set_ylim(0, 1.04)
+        axes.set_ylim(0, 1.12)
         percent_axis(axes.yaxis)
         axes.set_ylabel(" or ".join(dict.fromkeys(r["heldout"]["measure"] for r in met)))
-        axes.set_xlabel("dev set: bar = champion, line = 95 % interval of the difference")
+        axes.set_xlabel(said)
         last = [r["heldout"]["challenger"] for r in met if r["decision"]["promoted"]]
         first = share(met[0]["heldout"]["champion"])
         words = f"from {first} to {share(last[-1])}" if last else f"no challenger beat the {first}"
