@@ -13,6 +13,8 @@ from cotkit.shown import Shown
 
 SCHEMA_VERSION = 1
 
+VERIFIER_FAILED = frozenset({"model_failed", "sandbox_failed"})  # methods of a verdict that was not come to
+
 Stage = Literal["draft", "refine", "rationalize"]
 
 

@@ -61,7 +61,7 @@ def _remove_left(path: pathlib.Path, alone: bool) -> None:
             if alone:
                 left.unlink()
             elif fcntl is not None:
-                with open(left, "rb") as file:
+                with open(left, "rb+") as file:  # NFS locks for nobody who only reads
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     left.unlink()
 

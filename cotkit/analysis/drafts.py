@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from cotkit.records import Candidate, Row, Verdict
+from cotkit.records import VERIFIER_FAILED, Candidate, Row, Verdict
 from cotkit.verify import has_program
 
 SILENT = frozenset({"empty", "refusal", "context_length"})  # kinds of ModelError that are the model's doing
@@ -39,8 +39,9 @@ def _has_key(row: Row) -> bool:
 
 def drafts_of(row: Row, checked: bool) -> list[Candidate]:
     """The drafts in the order they were asked for; one without words where the model said nothing, wrong
-    where the problem can be `checked`."""
-    said = [c for c in row.candidates if c.stage == "draft"]
+    where the problem can be `checked`. What could not be verified for a failure is no draft."""
+    drafts = (c for c in row.candidates if c.stage == "draft")
+    said = [c for c in drafts if c.verdict.method not in VERIFIER_FAILED]
     for error in row.errors:
         if error.get("stage") == "draft" and error.get("kind") in SILENT:
             verdict = Verdict(correct=False if checked else None, method="no_answer", reason=error["kind"])

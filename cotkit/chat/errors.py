@@ -38,6 +38,7 @@ ErrorKind = Literal[
 ]
 TRANSIENT = frozenset({"server", "timeout", "connection", "malformed"})
 DOWN = frozenset({"auth", "not_found", "quota"})
+PERMANENT = frozenset({"bad_request", "context_length"})  # asking again does not mend them
 MESSAGE_LENGTH = 400  # an error page is not worth more
 
 _CONTEXT = re.compile(

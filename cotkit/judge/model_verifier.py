@@ -13,6 +13,7 @@ from typing import Any
 
 from cotkit import aio
 from cotkit.chat import ModelError
+from cotkit.chat.errors import PERMANENT
 from cotkit.judge.llm import nonce
 from cotkit.problems import Problem
 from cotkit.prompts import load
@@ -98,7 +99,9 @@ class ModelVerifier(Verifier):
         except ModelError as error:
             if error.stops_run:
                 raise
-            return Verdict(correct=None, method=MODEL_FAILED, reason=f"{error.kind}: {error}")
+            lasting = error.kind in PERMANENT or error.kind == "parse"  # no failure of today: undecided
+            method = "model" if lasting else MODEL_FAILED
+            return Verdict(correct=None, method=method, reason=f"{error.kind}: {error}")
         said = completion.parsed
         reason = f"{said['verdict']}: {said['reason']}"
         return Verdict(correct=SAYS[said["verdict"]], method="model", reason=reason)

@@ -10,12 +10,11 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from cotkit import analysis
-from cotkit.judge import MODEL_FAILED, Thresholds
+from cotkit.chat.errors import PERMANENT
+from cotkit.judge import Thresholds
 from cotkit.pipelines.leaks import feedback_leaks
-from cotkit.records import Candidate, Row
+from cotkit.records import VERIFIER_FAILED, Candidate, Row
 
-PERMANENT = frozenset({"bad_request", "context_length"})  # kinds of ModelError asking again does not mend
-VERIFIER_FAILED = frozenset({MODEL_FAILED, "sandbox_failed"})  # methods of a verdict that was not come to
 ASKED_AGAIN = ("judge_failed", "verifier_failed")  # drop reasons that are no fault of the trace
 
 
@@ -26,6 +25,7 @@ class Rules(Protocol):
     thresholds: Thresholds
     require_verdict: bool
     unchecked: str
+    max_iterations: int
 
 
 def best_of(candidates: Sequence[Candidate]) -> int | None:
@@ -102,7 +102,8 @@ def decide(row: Row, recipe: Rules) -> None:
     A row that is not accepted is asked again by the next call where a judge failed on a trace that it could
     have saved, or it `is_hurt`, whatever else it holds; what was answered comes from the cache. One that is
     accepted stays as it is, with what failed in its `errors`: a kept trace is never taken back for a draft
-    that is missing beside it.
+    that is missing beside it. So where drafts are all there is, a row that has one stays too: if drafts were
+    made up for in unsolved problems alone, the share of right ones would come out too low.
     """
     row.final = best_of(row.candidates)
     best = row.best
@@ -116,7 +117,8 @@ def decide(row: Row, recipe: Rules) -> None:
         row.drop_reason = drop_reason(best, recipe)
         row.detail = _detail(best, row.drop_reason, recipe)
     unjudged = any(drop_reason(c, recipe) == "judge_failed" for c in row.candidates if c.judgement)
-    row.retryable = row.drop_reason in ASKED_AGAIN or unjudged or is_hurt(row)
+    drafts_only = recipe.max_iterations == 0 and row.candidates
+    row.retryable = row.drop_reason in ASKED_AGAIN or unjudged or (is_hurt(row) and not drafts_only)
 
 
 def _detail(best: Candidate, reason: str, recipe: Rules) -> str:

@@ -86,8 +86,8 @@ class Asks:
                 work.solve = _followed(work.solve, after)
             with self._shown(work.progress):
                 run = await work.go()
-            if not run.report["complete"]:
-                why = run.report["stopped"] or "not every problem was finished"
+            why = run.report["stopped"] or "not every problem was finished"
+            if not run.report["complete"] or (again and why.startswith("budget_")):
                 raise (BudgetExceeded if why.startswith("budget_") else RuntimeError)(why)
         return Run(folder).records()
 

@@ -33,7 +33,8 @@ from typing import Any
 
 from cotkit import aio
 from cotkit.chat import BudgetExceeded, CallLedger, Completion, ModelError
-from cotkit.pipelines.acceptance import PERMANENT, best_of
+from cotkit.chat.errors import PERMANENT
+from cotkit.pipelines.acceptance import best_of
 from cotkit.pipelines.distill import note_error, with_examples
 from cotkit.pipelines.lineage import inherit, made_problem
 from cotkit.pipelines.novelty import Novelty

@@ -22,10 +22,9 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from cotkit import analysis
-from cotkit.pipelines.acceptance import VERIFIER_FAILED
 from cotkit.pipelines.novelty import Novelty
 from cotkit.problems import Problem
-from cotkit.records import Row
+from cotkit.records import VERIFIER_FAILED, Row
 from cotkit.verify import answer_key
 
 NEAR = 0.5  # share of common word triples from which two texts with the same numbers are one problem

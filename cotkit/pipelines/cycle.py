@@ -6,7 +6,7 @@ import functools
 import pathlib
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -101,7 +101,12 @@ class Cycle:
         options |= {"max_iterations": plan.iterations, "temperature": plan.temperature}
         options |= {**plan.seeds(self.number), **plan.asking(self.champion is not None)}
         asks, folder = self.loop.asks, self.folder / "generate"
-        make = functools.partial(asks.rows, folder, drawn, model, judge, **options)
+        ids = [problem.id for problem in drawn]
+
+        def make(**more: Any) -> Awaitable[list[Row]]:
+            ask = functools.partial(asks.rows, folder, drawn, model, judge, **options, **more)
+            return self.loop.as_whole_as_can_be(ask, folder, ids)
+
         return asks.now(functools.partial(self.watch.over, make, self.number))[0]
 
     def _rows(self, report: Mapping[str, Any]) -> list[Row]:

@@ -18,7 +18,6 @@ import pathlib
 import platform
 import tempfile
 import traceback
-from array import array
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -164,11 +163,11 @@ class _Again:
 
     def __init__(self, folder: pathlib.Path | None):
         self.ids, self._lines = DigestMap(), None
-        for record, _ in () if folder is None else read_lines(folder / "drops.jsonl"):
+        for record, end in () if folder is None else read_lines(folder / "drops.jsonl"):
             if record.get("retryable"):
                 self._lines = self._lines or tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - see put_back
                 self._lines.write(dump_json(record) + b"\n")
-                self.ids[record["id"]] = 0
+                self.ids[record["id"]] = end
 
     def put_back(self, folder: RunFolder) -> None:
         """What could not be asked again has failed still."""
@@ -304,16 +303,16 @@ class Work:
             self._write_report(stopped)
 
     def _todo(self) -> Iterator[tuple[int, Problem]]:
-        last = array("Q")
+        last = []
         try:
             for index, problem in enumerate(self.problems):
                 if self.over:
                     return
-                if problem.id in self._again.ids:
-                    last.append(index)
+                if (line := self._again.ids.get(problem.id)) is not None:
+                    last.append((line, index))
                 else:
                     yield index, problem
-            for index in last:
+            for _, index in sorted(last, reverse=True):  # the last lines were not reached
                 if self.over:
                     return
                 yield index, self.problems[index]

@@ -38,7 +38,7 @@ from cotkit.pipelines.curriculum import family
 from cotkit.pipelines.cycle import SCHEMA_VERSION, Cycle
 from cotkit.pipelines.cycles import OVER, Actor, champion_of, once, pointer, read_json
 from cotkit.pipelines.plan import CHECKED_HASH, Plan
-from cotkit.records import Row
+from cotkit.records import VERIFIER_FAILED, Row
 from cotkit.runs import Run, RunFolder, SelfImprovement, dump_json, folder_name, write_json
 
 if TYPE_CHECKING:
@@ -194,11 +194,11 @@ class Loop:
             if critic:
                 options["after"] = lambda row: critic.ahead(first_traces([row]))
             ask = functools.partial(self.asks.rows, actor.folder, problems, model, judge, **options)
-            rows = await self._as_whole_as_can_be(ask, actor.folder, [p.id for p in problems])
+            rows = await self.as_whole_as_can_be(ask, actor.folder, [p.id for p in problems])
             later = self.watch.holdout_is_here
             return rows, None if later else await self.watch.held_out(rows, actor.home, critic)
 
-    async def _as_whole_as_can_be(
+    async def as_whole_as_can_be(
         self, ask: Callable[..., Awaitable[list[Row]]], folder: pathlib.Path, ids: Sequence[str]
     ) -> list[Row]:
         """The rows that `ask` gives. What an endpoint failed is asked once more at once, and by the next call
@@ -207,7 +207,7 @@ class Loop:
         marker, down, again = folder / "asked-again.json", None, False
         calls = read_json(marker)["calls"] if marker.is_file() else 0
         try:
-            rows = await ask() if calls < 2 else Run(folder).records()
+            rows = await ask()  # nothing, where it is whole
             failed = [row for row in rows if analysis.drafts.is_failed(row)]
             unscored = bool(failed) and not self.plan.gold and not calls
             partly = any(not row.candidates or is_hurt(row) for row in failed)
@@ -216,7 +216,8 @@ class Loop:
                 rows = await ask(again=True)
         except RuntimeError as error:  # the endpoint is left alone after many faults in a row
             down, rows = error, Run(folder).records() if (folder / "config.json").is_file() else []
-        answered = {row.id for row in rows if row.candidates or not analysis.drafts.is_failed(row)}
+        bare = (row for row in rows if all(c.verdict.method in VERIFIER_FAILED for c in row.candidates))
+        answered = {row.id for row in rows} - {row.id for row in bare if analysis.drafts.is_failed(row)}
         left = [id for id in ids if id not in answered]
         stops = (down is not None and not again) or len(left) > FAILED_SHARE * len(ids)
         if left and ((stops and not calls) or 2 * len(left) > len(ids)):

@@ -221,9 +221,14 @@ def _lag_notes(recipe: Recipe, attempts: int, n: int | None) -> list[str]:
     notes, in_flight = [], attempts if n is None else min(attempts, AHEAD * n)
     evolves = recipe.strategy == "evol_instruct"
     without = 0 if evolves else 1  # attempts beyond `lag` that still have nothing to look back at
-    if depends(recipe) and attempts <= recipe.lag + without:
-        lost = "no problem is rewritten a second time" if evolves else "no prompt shows a problem of this run"
+    reached = math.ceil(attempts / recipe.lag) if evolves else 1
+    if depends(recipe) and (attempts <= recipe.lag + without or 1 < reached < recipe.rounds):
+        lost = "no prompt shows a problem of this run"
+        if evolves:
+            often = f"more than {reached} of {recipe.rounds} times" if reached > 1 else "a second time"
+            lost = f"no problem is rewritten {often}"
         less = max(1, attempts // (recipe.rounds if evolves else 2))
+        less -= less == LEAST_LAG  # its folder would have the name of this one
         change = f". lag={less} would change that" if attempts > less + without else ""
         notes.append(f"lag={recipe.lag} of {attempts} attempts: {lost}{change}")
     if (most := most_at_once(recipe, in_flight)) < (places := recipe.places) <= in_flight:
@@ -271,9 +276,13 @@ def _lag_of(recipe: Recipe, n: int | None, attempts: int, shards: int) -> int:
     """For a folder that is begun now. Shards take blocks of lag x rounds attempts: each as many of them."""
     if not depends(recipe):
         return LEAST_LAG
-    lag = fitting_lag(recipe.places, attempts // shards, n)
+    attempts /= shards
+    lag = fitting_lag(recipe.places, int(attempts), n)
+    if recipe.strategy == "evol_instruct":  # as many chains as go through all rounds, and places stay busy
+        whole = max(SPREAD * recipe.places, (attempts if n is None else n) // recipe.rounds)
+        lag = max(LEAST_LAG, min(lag, int(whole)))
     if shards > 1:
-        part = attempts / shards / recipe.rounds
+        part = attempts / recipe.rounds
         lag = max(LEAST_LAG, math.ceil(part / math.ceil(part / lag)))
     return lag
 

@@ -142,7 +142,7 @@ def safe(content: str) -> str:
             if tag.has_attr("scoped") or _CSS_REFUSED.search(css):  # scoped: pandas' own; the page has its
                 tag.decompose()
                 continue
-            tag.string = _CSS_ADDRESS.sub("", css)
+            tag.string = _CSS_ADDRESS.sub(" none ", css)  # or what stands round it would meet
         _clean_attributes(tag)
         if tag.name == "img" and not tag.get("src"):
             tag.replace_with(f"[picture: {tag.get('alt') or 'not embedded'}]")

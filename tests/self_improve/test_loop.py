@@ -124,7 +124,8 @@ def test_what_the_endpoint_failed_is_asked_again_and_else_left_out_of_both_sides
     assert "3 without a result of both" in lasting["decision"]["reason"]
 
 
-def test_a_dev_draft_that_the_endpoint_failed_beside_others_is_asked_again_at_once(world):
+def test_a_dev_draft_that_the_endpoint_failed_beside_others_stays_away(world):
+    """Of solved and unsolved problems alike."""
     dev = dev_numbers(world.improve(["actor-90"], run="look").path)[0]
     tries = []
 
@@ -140,7 +141,16 @@ def test_a_dev_draft_that_the_endpoint_failed_beside_others_is_asked_again_at_on
     roles = {"actor": world.model("actor-0"), "teacher": world.model("teacher-90")}
     result = world.improve(["actor-90"], **roles, dev_generations=2)
     rows = Run(result.path / "base" / "dev").records()
-    assert len(tries) == 3 and {len(row.candidates) for row in rows} == {2}
+    assert len(tries) == 2 and sorted({len(row.candidates) for row in rows}) == [1, 2]
+
+
+def test_an_endpoint_that_is_gone_fails_the_cycle_and_the_next_call_goes_on(world):
+    """Although there are too few problems for the endpoint to be given up."""
+    world.answer = lambda request: Reply(status=500)
+    first = world.improve(["actor-90"], run="gone")
+    assert first.cycles[0]["status"] == "failed" and "got no answer" in first.report["stopped"]
+    world.answer = script
+    assert world.improve(["actor-90"], run="gone").cycles[0]["status"] == "ok"
 
 
 def test_where_much_is_without_an_answer_the_run_stops_once_for_the_next_call(world):
