@@ -58,7 +58,7 @@ def test_traces_are_filtered_read_and_labelled(serve, notebook, lab_folder):
     assert [(one["id"], one["label"], one["note"]) for one in said] == [("p5", "bad", "adds wrongly")]
     page.get_by_role("textbox", name="save as").fill("chosen.jsonl")
     page.get_by_role("button", name="Save selection").click()
-    page.get_by_text("3 problems in chosen.jsonl").wait_for()
+    page.get_by_text(f"3 problems in {lab_folder / 'chosen.jsonl'}").wait_for()
     assert [row["id"] for row in lines(lab_folder / "chosen.jsonl")] == ["p0", "p5", "p10"]
 
 
@@ -83,7 +83,7 @@ def test_a_run_is_watched_stopped_and_resumed(serve, notebook, lab_folder):
     assert report["stopped"] == "stopped by the user" and 3 < report["kept"] < 2000
     asked = server.calls
     assert server.in_flight == 0 and asked < 2000
-    page.get_by_role("button", name="Resume").press("Enter")
+    page.get_by_role("button", name="Resume", exact=True).press("Enter")
     page.wait_for_function(f"asked => +{done} > asked + 3", arg=asked)
     page.get_by_role("button", name="Stop", exact=True).click()
     page.get_by_text("stopped by the user").first.wait_for()
