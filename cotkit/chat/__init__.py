@@ -4,7 +4,7 @@ embedded models. Importing this loads no client: openai and aiohttp come with th
 
 from __future__ import annotations
 
-from cotkit.chat.errors import BudgetExceeded, LedgerError, ModelError
+from cotkit.chat.errors import PERMANENT, BudgetExceeded, LedgerError, ModelError
 from cotkit.lazy import lazy
 from cotkit.records import Attempt, Completion, Usage
 
@@ -27,6 +27,6 @@ _HOME = {  # name: where it is, loaded when first asked for
     "pull_model": "weights:pull",
     "read_key": "config",
 }
-__all__ = ["Attempt", "BudgetExceeded", "Completion", "LedgerError", "ModelError", "Usage"]
+__all__ = ["PERMANENT", "Attempt", "BudgetExceeded", "Completion", "LedgerError", "ModelError", "Usage"]
 __all__ += list(_HOME)
 __getattr__, __dir__ = lazy(__name__, _HOME)

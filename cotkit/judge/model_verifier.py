@@ -12,8 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from cotkit import aio
-from cotkit.chat import ModelError
-from cotkit.chat.errors import PERMANENT
+from cotkit.chat import PERMANENT, ModelError
 from cotkit.judge.llm import nonce
 from cotkit.problems import Problem
 from cotkit.prompts import load

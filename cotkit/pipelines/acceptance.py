@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from cotkit import analysis
-from cotkit.chat.errors import PERMANENT
+from cotkit.chat import PERMANENT
 from cotkit.judge import Thresholds
 from cotkit.pipelines.leaks import feedback_leaks
 from cotkit.records import VERIFIER_FAILED, Candidate, Row

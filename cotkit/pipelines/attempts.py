@@ -32,8 +32,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
 from cotkit import aio
-from cotkit.chat import BudgetExceeded, CallLedger, Completion, ModelError
-from cotkit.chat.errors import PERMANENT
+from cotkit.chat import PERMANENT, BudgetExceeded, CallLedger, Completion, ModelError
 from cotkit.pipelines.acceptance import best_of
 from cotkit.pipelines.distill import note_error, with_examples
 from cotkit.pipelines.lineage import inherit, made_problem
