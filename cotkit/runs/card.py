@@ -8,7 +8,6 @@ The card ends with a comment that holds its facts, so that a second export into 
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import json
 import os
@@ -145,10 +144,11 @@ def _write(card: pathlib.Path, text: str, kept: dict[str, Any]) -> None:
 def _facts_of(card: pathlib.Path) -> dict[str, Any] | None:
     """None = it is no card of ours, or somebody changed what stands there."""
     found = _MARK.search(card.read_text(encoding="utf-8", errors="replace"))
-    with contextlib.suppress(ValueError, TypeError):
-        facts = json.loads(found[1]) if found else None
-        return facts if facts and facts["exports"] else None
-    return None
+    try:
+        facts = json.loads(found[1]) if found else {}
+    except ValueError:
+        return None
+    return facts if isinstance(facts.get("exports"), list) else None
 
 
 def write_card(run_facts: dict[str, Any], path: str | os.PathLike[str]) -> pathlib.Path:
