@@ -124,7 +124,9 @@ class AiohttpTransport:
                 if self._proxy is None:
                     status, headers, answer = await self._exchange(content)
                 else:
-                    status, headers, answer = await self._by_session("POST", self._url, content)
+                    status, headers, answer = await self._by_session(
+                        "POST", self._url, self._headers, content
+                    )
                 if status in (301, 302, 303, 307, 308) and headers.get("Location"):
                     status, headers, answer = await self._follow(status, headers["Location"], content)
             if status < 400:
@@ -161,8 +163,9 @@ class AiohttpTransport:
         connection.close() if transport.get_write_buffer_size() else connection.release()
         return message.code, message.headers, answer
 
-    async def _by_session(self, method: str, url: str, content: bytes | None, **headers: str) -> _Answer:
-        headers = headers or self._headers
+    async def _by_session(
+        self, method: str, url: str, headers: Mapping[str, str], content: bytes | None = None
+    ) -> _Answer:
         async with self._session.request(method, url, data=content, headers=headers) as response:
             return response.status, response.headers, await _whole(response.content)
 
@@ -175,8 +178,8 @@ class AiohttpTransport:
             same = url.origin() == self._request.url.origin()
             headers = {k: v for k, v in self._headers.items() if same or k in ("User-Agent", "Content-Type")}
             if status in (307, 308):
-                return await self._by_session("POST", str(url), content, **headers)
-            return await self._by_session("GET", str(url), None, **headers)
+                return await self._by_session("POST", str(url), headers, content)
+            return await self._by_session("GET", str(url), headers)
         except ValueError as error:
             raise Failure("connection", f"the server redirects to what is no address: {error}") from None
 

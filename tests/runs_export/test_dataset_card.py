@@ -129,6 +129,15 @@ def test_a_card_that_is_older_than_its_file_says_so(tmp_path, monkeypatch):
     assert NOTE not in (tmp_path / "sft.card.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("mark", ["{'x': 1}", '{"x": 1}', '{"exports": 1}'])
+def test_a_card_whose_mark_was_changed_is_somebody_else_s(tmp_path, mark):
+    readme = tmp_path / "README.md"
+    readme.write_text(f"# Mine\n\n<!-- cotkit-card {mark} -->\n")
+    before = readme.read_bytes()
+    export_rows(good_and_bad(), tmp_path / "a.jsonl", facts=FACTS)
+    assert readme.read_bytes() == before and (tmp_path / "a.card.md").is_file()
+
+
 def test_an_export_that_is_refused_leaves_the_card_as_it_was(tmp_path):
     export_rows(good_and_bad(), tmp_path / "sft.jsonl", facts=FACTS)
     before = (tmp_path / "README.md").read_bytes()
