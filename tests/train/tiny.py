@@ -9,7 +9,7 @@ import pytest
 from cotkit.train.extra import loaded
 
 needs_training = pytest.mark.skipif(
-    importlib.util.find_spec("trl") is None, reason="needs the extra: pip install 'cotkit[train]'"
+    importlib.util.find_spec("trl") is None, reason="needs the extra: make train"
 )
 PROBLEMS = [f"What is {a} + {b}?" for a in range(2, 5) for b in range(3, 7)]
 
