@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import itertools
 import json
 import re
 import socket
@@ -99,7 +100,7 @@ class Wire:
             def handle(self):
                 wire.connections += 1
                 spare = late
-                while head := b"".join(iter(self.rfile.readline, b"\r\n")):
+                while head := b"".join(itertools.takewhile(lambda line: line != b"\r\n", self.rfile)):
                     size = re.search(rb"(?i)\ncontent-length: *(\d+)", head)
                     content = self.rfile.read(int(size[1])) if size else b""
                     wire.requests.append(head + b"\r\n" + content)
