@@ -52,7 +52,7 @@ class Call:
     messages: list[dict[str, Any]]
     sampling: dict[str, Any] = field(default_factory=dict)  # in place of the endpoint's own
     sample_index: int = 0
-    schema: dict[str, Any] | None = None
+    schema: structured.Schema | None = None
     logprobs: int | None = None  # alternatives a token; 0 = only the token's own
     keys: dict[Any, bytes] = field(default_factory=dict)  # of the dialects that were asked for one
 
@@ -80,7 +80,7 @@ def checked_call(
     check_number("logprobs", logprobs, least=0, whole=True, optional=True)
     given = {name: value for name, value in sampling.items() if value is not None}
     return Call(
-        messages, given, sample_index, None if schema is None else structured.json_schema(schema), logprobs
+        messages, given, sample_index, None if schema is None else structured.schema_of(schema), logprobs
     )
 
 
@@ -118,7 +118,7 @@ class Dialect:
             "model": self._options.model,
             "messages": call.messages,
             "parameters": self.parameters(call),
-            "schema": call.schema,
+            "schema": call.schema and call.schema.as_json,
             "structured": self._options.structured if call.schema else None,
             "sample_index": call.sample_index,
             "version": CACHE_VERSION,
@@ -137,7 +137,7 @@ class Dialect:
         if call.schema is not None:
             if self._mode != "json_schema":
                 messages = structured.with_schema(messages, call.schema)
-            if (wanted := structured.response_format(call.schema, self._mode)) is not None:
+            if (wanted := call.schema.response_format(self._mode)) is not None:
                 parameters["response_format"] = wanted
         return {"model": self._options.model, "messages": [_sendable(m) for m in messages], **parameters}
 

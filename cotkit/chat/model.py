@@ -131,7 +131,7 @@ class ChatModel(Shown):
         BudgetExceeded before a request that would pass a budget of the ledger.
         """
         call = checked_call(messages, sampling, sample_index, schema, logprobs)
-        return await _in_engine(self._complete(call, schema, ledger, role))
+        return await _in_engine(self._complete(call, ledger, role))
 
     async def acandidates(
         self,
@@ -157,12 +157,12 @@ class ChatModel(Shown):
         """`acomplete`, blocking: for a notebook cell or a script."""
         return aio.run(self.acomplete(messages, **options))
 
-    async def _complete(self, call: Call, schema: Any, ledger: CallLedger | None, role: str) -> Completion:
+    async def _complete(self, call: Call, ledger: CallLedger | None, role: str) -> Completion:
         first, key = await self._answer(call, ledger, role)
-        if schema is None:
+        if call.schema is None:
             return first
         try:
-            first.parsed = parse_object(first.text, schema)
+            first.parsed = parse_object(first.text, call.schema)
             return first
         except ParseError as error:
             complaint = error
@@ -172,7 +172,7 @@ class ChatModel(Shown):
         second, second_key = await self._answer(again, ledger, role)
         second.attempts = [*attempts, *second.attempts]
         try:
-            second.parsed = parse_object(second.text, schema)
+            second.parsed = parse_object(second.text, call.schema)
         except ParseError as error:
             if ledger is not None:
                 ledger.forget([key, second_key])
@@ -212,12 +212,12 @@ class ChatModel(Shown):
         rest = [call for call in calls if call.sample_index not in done]
         if len(rest) == 1:  # the everyday case needs no task of its own
             try:
-                done[rest[0].sample_index] = await self._complete(rest[0], None, ledger, role)
+                done[rest[0].sample_index] = await self._complete(rest[0], ledger, role)
             except ModelError as error:
                 done[rest[0].sample_index] = error
             return [done[call.sample_index] for call in calls]
         results = await asyncio.gather(
-            *(self._complete(call, None, ledger, role) for call in rest), return_exceptions=True
+            *(self._complete(call, ledger, role) for call in rest), return_exceptions=True
         )
         for call, result in zip(rest, results, strict=True):
             if isinstance(result, BaseException) and not isinstance(result, ModelError):

@@ -10,6 +10,7 @@ It runs in the engine's loop, so every step takes time linear in the text, and t
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 import re
@@ -44,34 +45,66 @@ class ParseError(ValueError):
     """No object that fits; the message says why, in words a model can act on."""
 
 
-def json_schema(schema: type[pydantic.BaseModel] | Mapping[str, Any]) -> dict[str, Any]:
-    """The JSON schema of a pydantic model class, or of a JSON schema that is one already."""
+@dataclasses.dataclass(frozen=True, eq=False)
+class Schema:
+    """What an answer must fit, as it is said to an endpoint and checked here. See `schema_of`."""
+
+    as_json: dict[str, Any]
+    text: str
+    validated: Callable[[Any], Any]  # the object; raises ParseError
+
+    def response_format(self, mode: str) -> dict[str, Any] | None:
+        """The request's `response_format`; None in mode "prompt"."""
+        if mode == "json_object":
+            return {"type": "json_object"}
+        return self._as_format if mode == "json_schema" else None
+
+    @functools.cached_property
+    def _as_format(self) -> dict[str, Any]:
+        name = re.sub(r"[^A-Za-z0-9_-]", "_", str(self.as_json.get("title", "answer")))[:64]
+        strict = {"strict": True} if _is_strict(self.as_json) else {}
+        return {"type": "json_schema", "json_schema": {"name": name, "schema": self.as_json, **strict}}
+
+
+def schema_of(schema: type[pydantic.BaseModel] | Mapping[str, Any]) -> Schema:
+    """Of a pydantic model class or a JSON schema. Raises TypeError, before anything is asked."""
     if isinstance(schema, Mapping):
-        _validator(json.dumps(schema))  # a wrong one is refused here, before anything is asked
-        return dict(schema)
+        return _of_json(json.dumps(schema))
     if isinstance(schema, type) and issubclass(schema, pydantic.BaseModel):
-        return _schema_of_class(schema)
+        return _of_class(schema)
     raise TypeError(f"schema must be a pydantic model class or a JSON schema (dict), got {schema!r}")
 
 
 @functools.lru_cache(maxsize=64)
-def _schema_of_class(schema: type[pydantic.BaseModel]) -> dict[str, Any]:
-    return schema.model_json_schema()
+def _of_class(schema: type[pydantic.BaseModel]) -> Schema:
+    def validated(value: Any) -> pydantic.BaseModel:
+        try:
+            return schema.model_validate(value)
+        except pydantic.ValidationError as error:
+            said = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()[:5])
+            raise ParseError("; ".join(said)) from None
 
-
-def response_format(schema: dict[str, Any], mode: str) -> dict[str, Any] | None:
-    """The request's `response_format`; None in mode "prompt"."""
-    if mode == "json_object":
-        return {"type": "json_object"}
-    return _schema_format(json.dumps(schema)) if mode == "json_schema" else None
+    as_json = schema.model_json_schema()
+    return Schema(as_json, json.dumps(as_json), validated)
 
 
 @functools.lru_cache(maxsize=64)
-def _schema_format(text: str) -> dict[str, Any]:
-    schema = json.loads(text)
-    name = re.sub(r"[^A-Za-z0-9_-]", "_", str(schema.get("title", "answer")))[:64]
-    strict = {"strict": True} if _is_strict(schema) else {}
-    return {"type": "json_schema", "json_schema": {"name": name, "schema": schema, **strict}}
+def _of_json(text: str) -> Schema:
+    import fastjsonschema
+
+    as_json = json.loads(text)
+    try:
+        check = fastjsonschema.compile(as_json, use_default=False, use_formats=False)
+    except fastjsonschema.JsonSchemaDefinitionException as error:
+        raise TypeError(f"schema is no JSON schema: {error}") from None
+
+    def validated(value: Any) -> Any:
+        try:
+            return check(_with_numbers(value, as_json))
+        except ValueError as error:
+            raise ParseError(str(error).replace("data.", "", 1)[:400]) from None
+
+    return Schema(as_json, text, validated)
 
 
 def _is_strict(schema: Any) -> bool:
@@ -88,39 +121,39 @@ def _is_strict(schema: Any) -> bool:
     return all(_is_strict(value) for value in schema.values())
 
 
-def with_schema(messages: list[dict], schema: dict[str, Any]) -> list[dict]:
+def with_schema(messages: list[dict], schema: Schema) -> list[dict]:
     """The messages with the schema said in words, for endpoints that cannot be told otherwise."""
     from cotkit.prompts import load  # Jinja2 takes a moment, and most calls need no schema
 
-    note = load("json_answer").messages(schema=json.dumps(schema))[0]["content"]
+    note = load("json_answer").messages(schema=schema.text)[0]["content"]
     last = messages[-1]
     if last.get("role") == "user" and isinstance(last.get("content"), str):
         return [*messages[:-1], {**last, "content": f"{last['content']}\n\n{note}"}]
     return [*messages, {"role": "user", "content": note}]
 
 
-def ask_again(messages: list[dict], text: str, error: ParseError, schema: dict[str, Any]) -> list[dict]:
+def ask_again(messages: list[dict], text: str, error: ParseError, schema: Schema) -> list[dict]:
     """The follow-up that quotes what was wrong with the answer `text`."""
     from cotkit.prompts import load
 
-    complaint = load("json_again").messages(error=str(error), schema=json.dumps(schema))
+    complaint = load("json_again").messages(error=str(error), schema=schema.text)
     return [*messages, {"role": "assistant", "content": text}, *complaint]
 
 
-def parse_object(text: str, schema: type[pydantic.BaseModel] | Mapping[str, Any]) -> Any:
+def parse_object(text: str, schema: Schema | type[pydantic.BaseModel] | Mapping[str, Any]) -> Any:
     """The one object in `text` that fits `schema`: an instance of the class, or plain JSON for a dict.
 
     Prose and fences around it, a trailing comma, numbers as strings, raw LaTeX in strings are accepted.
     Raises ParseError when nothing fits, or when different objects do.
     """
-    as_json = json_schema(schema)
+    schema = schema if isinstance(schema, Schema) else schema_of(schema)
     if len(text) > LONGEST_TEXT:
         raise ParseError(f"it is {len(text)} characters long: too long to look for a JSON object")
-    opening = "{[" if as_json.get("type") == "array" else "{"
+    opening = "{[" if schema.as_json.get("type") == "array" else "{"
     fitting, complaint = [], None
     for snippet in _snippets(text, opening):
         try:
-            value = _validated(_loads(snippet), schema, as_json)
+            value = schema.validated(_loads(snippet))
         except ParseError as error:
             complaint = error
             continue
@@ -247,30 +280,6 @@ def _means_latex(escape: re.Match[str], escapes: bool, latex: bool) -> bool:
         return False
     before = escape.string[max(0, escape.start() - 2) : escape.start()]
     return latex or not (before.endswith("\\n") or before[-1:] in _SENTENCE_END)
-
-
-def _validated(value: Any, schema: type[pydantic.BaseModel] | Mapping[str, Any], as_json: dict) -> Any:
-    if not isinstance(schema, Mapping):
-        try:
-            return schema.model_validate(value)
-        except pydantic.ValidationError as error:
-            said = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()[:5])
-            raise ParseError("; ".join(said)) from None
-    value = _with_numbers(value, as_json)
-    try:
-        return _validator(json.dumps(as_json))(value)
-    except ValueError as error:
-        raise ParseError(str(error).replace("data.", "", 1)[:400]) from None
-
-
-@functools.lru_cache(maxsize=64)
-def _validator(schema: str) -> Callable[[Any], Any]:
-    import fastjsonschema
-
-    try:
-        return fastjsonschema.compile(json.loads(schema), use_default=False, use_formats=False)
-    except fastjsonschema.JsonSchemaDefinitionException as error:
-        raise TypeError(f"schema is no JSON schema: {error}") from None
 
 
 def _with_numbers(value: Any, schema: Any) -> Any:

@@ -10,7 +10,7 @@ import pydantic
 import pytest
 
 from cotkit.chat import ParseError, parse_object
-from cotkit.chat.structured import response_format
+from cotkit.chat.structured import schema_of
 
 
 class Score(pydantic.BaseModel):
@@ -140,6 +140,6 @@ def test_braces_and_quotes_inside_strings_are_words():
 
 def test_a_schema_is_called_strict_only_where_it_is():
     closed = {**TEXT, "additionalProperties": False}
-    assert response_format(closed, "json_schema")["json_schema"]["strict"] is True
-    assert "strict" not in response_format(TEXT, "json_schema")["json_schema"]
-    assert response_format(TEXT, "prompt") is None
+    assert schema_of(closed).response_format("json_schema")["json_schema"]["strict"] is True
+    assert "strict" not in schema_of(TEXT).response_format("json_schema")["json_schema"]
+    assert schema_of(TEXT).response_format("prompt") is None
