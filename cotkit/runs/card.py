@@ -9,6 +9,7 @@ The card ends with a comment that holds its facts, so that a second export into 
 from __future__ import annotations
 
 import datetime
+import glob
 import json
 import os
 import pathlib
@@ -212,21 +213,33 @@ def _header(title: str, exports: list[dict], licence: str | None, problems: Coun
     header["task_categories"] = ["text-generation"]
     header["tags"] = ["chain-of-thought", "reasoning", "synthetic"]
     header["size_categories"] = [_size(max(export["rows"] for export in exports))]
+    names = _config_names([pathlib.Path(export["path"]).name for export in exports])
     header["configs"] = [
-        {
-            "config_name": pathlib.Path(export["path"]).stem,
-            "data_files": pathlib.Path(export["path"]).name,
-        }
-        for export in exports
+        {"config_name": config, "data_files": glob.escape(name)} for name, config in names.items()
     ]
+    if typed := {names[pathlib.Path(e["path"]).name]: e["features"] for e in exports if e.get("features")}:
+        header["dataset_info"] = [{"config_name": name, "features": typed[name]} for name in typed]
     return f"---\n{yaml.safe_dump(header, sort_keys=False, allow_unicode=True)}---"
 
 
+def _config_names(files: list[str]) -> dict[str, str]:
+    """{file: the name `load_dataset` knows it by}: its stem where no other has the same, else all of it; with
+    no sign that `datasets` refuses in a name."""
+    plain = {file: re.sub(r"[<>:/\\|?*]", "-", pathlib.Path(file).stem) for file in files}
+    stems = Counter(plain.values())
+    return {
+        file: stem if stems[stem] == 1 else stem + pathlib.Path(file).suffix.replace(".", "-")
+        for file, stem in plain.items()
+    }
+
+
 def _size(rows: int) -> str:
-    for limit, name in ((1e3, "n<1K"), (1e4, "1K<n<10K"), (1e5, "10K<n<100K"), (1e6, "100K<n<1M")):
-        if rows < limit:
-            return name
-    return "1M<n<10M"
+    """The hub's size category."""
+    steps = ["1K", "10K", "100K", "1M", "10M", "100M", "1B", "10B", "100B", "1T"]
+    step = sum(rows >= 10**power for power in range(3, 13))
+    if step in (0, len(steps)):
+        return f"n<{steps[0]}" if step == 0 else f"n>{steps[-1]}"
+    return f"{steps[step - 1]}<n<{steps[step]}"
 
 
 def _mixed(problems: Counter[str]) -> str:

@@ -5,9 +5,10 @@ file, `shapes.py` and `validate.py` say what it must hold, `card.py` how it was 
 counted under a reason: `given = rows + sum(drops)`. One row is in memory at a time, and of those before it
 digests.
 
-Files are UTF-8 with "\\n"; NaN is null; lone surrogates and U+2028 are JSON escapes. A file whose name ends
-in .json is one array, any other JSON Lines. It is written aside, read back, validated and renamed. CSV
-carries no types: read it with `pandas.read_csv(path, dtype={"id": str, "answer": str})`.
+Files are UTF-8 with "\\n"; NaN is null; U+2028 is a JSON escape, and so is a lone surrogate in CAMEL's file;
+elsewhere U+FFFD stands for it, for trainers' loaders refuse the escape. A file whose name ends in .json is
+one array, any other JSON Lines. It is written aside, read back, validated and renamed. CSV carries no types:
+read it with `pandas.read_csv(path, dtype={"id": str, "answer": str})`.
 """
 
 from __future__ import annotations
@@ -25,13 +26,14 @@ from typing import Any
 from cotkit.records import Candidate, Row
 from cotkit.runs.card import Provenance, card_beside, outdate_cards
 from cotkit.runs.digests import DigestMap
+from cotkit.runs.features import Features
 from cotkit.runs.formats import FORMATS, Format, camel_row, flat_columns, pair_columns, words_of
 from cotkit.runs.journal import dump_json, write_json
 from cotkit.runs.shapes import BESIDE_MESSAGES, PAIR_COLUMNS, SHAPES
 from cotkit.runs.validate import validate_file
 from cotkit.runs.views import Example, View, is_truncated, label_view, pair_view, parts, sft_view
-from cotkit.runs.writing import Record, table_cells, write_records
-from cotkit.shown import Shown
+from cotkit.runs.writing import Record, write_records
+from cotkit.shown import Shown, mended
 from cotkit.whole import whole_file
 
 LONG_CHARS = 3000  # about 1,024 tokens of mathematical text, TRL's default max_length
@@ -67,6 +69,7 @@ class ExportReport(Shown):
     bytes: int = 0
     beside: list[str] = field(default_factory=list)  # other files written: the card, trainer snippets
     provenance: dict[str, Any] = field(default_factory=dict, repr=False)
+    features: list[dict[str, Any]] = field(default_factory=list, repr=False)  # the columns' types
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -161,6 +164,7 @@ def export_rows(
         reasoning=mode,
         columns=written.columns or list(SHAPES[format].fields),
         provenance=written.provenance.facts(),
+        features=written.features.listed() if SHAPES[format].container == "json" else [],
         bytes=target.stat().st_size,
     )
     with open(target, "rb") as file:
@@ -178,7 +182,7 @@ class _Written:
     """What is counted while examples are written."""
 
     def __init__(self, spec: Format):
-        self.spec, self.provenance = spec, Provenance()
+        self.spec, self.provenance, self.features = spec, Provenance(), Features()
         self.rows, self.columns = 0, list[str]()
         self.counts: Counter[str] = Counter()  # of what a warning is about
         self.labels: Counter[bool | None] = Counter()
@@ -187,6 +191,7 @@ class _Written:
         chosen, rejected, counts = example.candidate, example.rejected, self.counts
         self.rows += 1
         self.columns = self.columns or list(record)
+        self.features.add(record)
         self.provenance.add(example.row, chosen)
         self.labels[example.label] += 1
         length = _length(chosen)
@@ -198,8 +203,6 @@ class _Written:
             counts["longer"] += length > _length(rejected)
             counts["cut"] += is_truncated(rejected)
             counts["foreign"] += chosen.call.get("model") != rejected.call.get("model")
-        if self.spec.view == "table":
-            counts["damaged"] += table_cells(record) != record
 
 
 def _length(candidate: Candidate) -> int:
@@ -262,8 +265,18 @@ def _records(
                 view.drops["duplicate"] += 1
                 continue
             seen[digest] = 0
+            whole = _mended(record)
+            written.counts["damaged"] += whole != record
+            record = whole
         written.add(example, record)
         yield record
+
+
+def _mended(value: Any) -> Any:
+    """With U+FFFD in place of lone surrogates, at any depth."""
+    if isinstance(value, dict):
+        return {name: _mended(item) for name, item in value.items()}
+    return list(map(_mended, value)) if isinstance(value, list) else mended(value)
 
 
 def _record(example: Example, spec: Format, mode: str | None, system: str | None, beside: bool) -> Record:
@@ -368,6 +381,10 @@ def _warnings(report: ExportReport, written: _Written) -> list[str]:
             report.format.startswith("openai") and n < OPENAI_LEAST_ROWS,
             f"OpenAI's fine-tuning wants at least {OPENAI_LEAST_ROWS} rows, this file has {n}",
         ),
-        (damaged, "lone surrogates were replaced by U+FFFD: only the JSON formats can carry them"),
+        (
+            damaged,
+            f"{damaged} of {n} rows held lone surrogates, which trainers' loaders and tables refuse: U+FFFD "
+            "stands in their place",
+        ),
     ]
     return [text for holds, text in said if holds]

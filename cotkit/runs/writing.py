@@ -10,7 +10,6 @@ from typing import Any, BinaryIO
 
 from cotkit.runs.journal import dump_json
 from cotkit.runs.shapes import COLUMNS, arrow_schema
-from cotkit.shown import mended
 
 Record = dict[str, Any]
 
@@ -50,27 +49,28 @@ def _write_array(file: BinaryIO, records: Iterable[Record], indent: bytes) -> No
     file.write(b"\n" + indent + b"]" if written else b"[]")
 
 
-def table_cells(record: Record) -> Record:
-    """Parquet and CSV have no escapes for a lone surrogate."""
-    return {name: mended(value) if isinstance(value, str) else value for name, value in record.items()}
-
-
 def _write_parquet(file: BinaryIO, records: Iterable[Record]) -> None:
     import pyarrow
     import pyarrow.parquet
 
-    schema, cells, empty = arrow_schema(), map(table_cells, records), True
+    schema, rows, empty = arrow_schema(), iter(records), True
     with pyarrow.parquet.ParquetWriter(file, schema) as writer:
-        while (group := list(itertools.islice(cells, ROW_GROUP))) or empty:
+        while (group := list(itertools.islice(rows, ROW_GROUP))) or empty:
             writer.write_table(pyarrow.Table.from_pylist(group, schema=schema))
             empty = False
 
 
 def _write_csv(file: BinaryIO, records: Iterable[Record]) -> None:
     text = io.TextIOWrapper(file, encoding="utf-8", newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    text.write(_csv_line(COLUMNS))
     for record in records:
-        cells = table_cells(record)
-        writer.writerow(str(c).lower() if isinstance(c, bool) else c for c in map(cells.get, COLUMNS))
+        cells = map(record.get, COLUMNS)
+        text.write(_csv_line(str(cell).lower() if isinstance(cell, bool) else cell for cell in cells))
     text.detach()
+
+
+def _csv_line(cells: Iterable[Any]) -> str:
+    """Python before 3.11.9 quotes a "\\r" only where lines end in one (python/cpython issue 67044)."""
+    line = io.StringIO(newline="")
+    csv.writer(line, lineterminator="\r\n").writerow(cells)
+    return line.getvalue().removesuffix("\r\n") + "\n"

@@ -7,8 +7,9 @@ import yaml
 from example_rows import RIGHT, WRONG, candidate, good_and_bad, row
 
 from cotkit.runs import export
-from cotkit.runs.card import write_card
+from cotkit.runs.card import _size, write_card
 from cotkit.runs.export import export_rows
+from cotkit.runs.shapes import BESIDE_MESSAGES, COLUMNS
 
 FACTS = {
     "config": {
@@ -190,3 +191,40 @@ def test_an_empty_file_has_a_card_too(tmp_path):
 def test_a_card_without_files_or_with_unknown_facts_is_refused(facts, words, tmp_path):
     with pytest.raises(ValueError, match=words):
         write_card(facts, tmp_path)
+
+
+def test_each_file_has_a_name_of_its_own_that_the_loader_takes(tmp_path):
+    names = ["sft.jsonl", "sft.json", "a b [1].jsonl", "run*x.jsonl"]
+    for name in names:
+        export_rows([row(RIGHT)], tmp_path / name, facts=FACTS)
+    header, _ = card(tmp_path / "README.md")
+    found = {config["config_name"]: config["data_files"] for config in header["configs"]}
+    assert found == {
+        "sft-jsonl": "sft.jsonl",
+        "sft-json": "sft.json",
+        "a b [1]": "a b [[]1].jsonl",  # data_files is a pattern
+        "run-x": "run[*]x.jsonl",
+    }
+    assert [info["config_name"] for info in header["dataset_info"]] == list(found)
+
+
+def test_the_card_names_the_types_that_a_loader_would_guess_from_the_first_rows(tmp_path):
+    """A column that is null in the first 10 MB; here in the first rows of a small block."""
+    rows = [row(RIGHT, id=str(n), type="algebra" if n == 199 else None) for n in range(200)]
+    export_rows(rows, tmp_path / "m.jsonl", "messages", facts=FACTS)
+    (info,) = card(tmp_path / "README.md")[0]["dataset_info"]
+    message = [{"name": "role", "dtype": "string"}, {"name": "content", "dtype": "string"}]
+    assert info["features"][0] == {"name": "messages", "list": message}
+    types = {feature["name"]: feature["dtype"] for feature in info["features"][1:]}
+    declared = {"string": "string", "bool": "bool", "int": "int64", "float": "float64"}
+    assert types == {name: declared[COLUMNS[name][0]] for name in BESIDE_MESSAGES}
+    datasets = pytest.importorskip("datasets")
+    read = datasets.load_dataset(str(tmp_path), "m", chunksize=4096, cache_dir=str(tmp_path / "cache"))
+    assert read["train"]["type"][-1] == "algebra" and len(read["train"]) == 200
+
+
+@pytest.mark.parametrize("rows", [0, 999, 10**3, 10**6, 10**7 - 1, 10**7, 2 * 10**8, 10**12])
+def test_the_size_is_one_of_the_hubs(rows):
+    low_high = {999: "n<1K", 10**3: "1K<n<10K", 10**6: "1M<n<10M", 10**7 - 1: "1M<n<10M"}
+    low_high |= {0: "n<1K", 10**7: "10M<n<100M", 2 * 10**8: "100M<n<1B", 10**12: "n>1T"}
+    assert _size(rows) == low_high[rows]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import hashlib
 import json
 import os
 
+import pyarrow.json
 import pytest
 from example_rows import RIGHT, WRONG, candidate, good_and_bad, read_lines, row
 
@@ -14,6 +16,7 @@ from cotkit.runs.export import ExportError, export_rows
 from cotkit.runs.formats import FORMATS
 from cotkit.runs.shapes import COLUMNS
 from cotkit.runs.validate import validate_file
+from cotkit.shown import mended
 
 
 def test_the_report_counts_every_problem_and_identifies_the_file(tmp_path):
@@ -50,6 +53,7 @@ HARD_TEXTS = [
     "emoji 🙂 中文",
     "one\u2028row\u2029only\x85",
     "\x00\x0b\x0c tab\t",
+    "a bare \r in it",
     "{{ }} $x$ \\frac",
 ]
 
@@ -62,15 +66,30 @@ def test_every_text_survives_and_stays_one_row(name, tmp_path):
     assert b"\r" not in data
     text = data.decode("utf-8")
     lines = [json.loads(line) for line in text.splitlines()] if name == "d.jsonl" else json.loads(text)
-    assert [line["messages"][1]["content"] for line in lines] == [t.strip() for t in HARD_TEXTS]
+    assert [line["messages"][1]["content"] for line in lines] == [mended(t).strip() for t in HARD_TEXTS]
     assert validate_file(tmp_path / name, "trl_sft") == []
 
 
-@pytest.mark.parametrize("format", ["parquet", "csv"])
-def test_tables_replace_lone_surrogates_and_say_so(format, tmp_path):
-    report = export_rows([row(candidate("a \ud800 b 🙂"))], tmp_path / f"t.{format}", format)
-    assert any("U+FFFD" in warning for warning in report.warnings)
-    assert "a \ufffd b 🙂".encode() in (tmp_path / f"t.{format}").read_bytes()
+@pytest.mark.parametrize("format", sorted(FORMATS))
+def test_lone_surrogates_are_replaced_where_loaders_refuse_them_and_the_report_says_so(format, tmp_path):
+    path = tmp_path / ({"parquet": "d.parquet", "csv": "d.csv", "camel": "d.json"}.get(format, "d.jsonl"))
+    report = export_rows([row(candidate("a \ud800 b 🙂"), WRONG, id="1")], path, format)
+    data = path.read_bytes()
+    if format == "camel":
+        assert b"a \\ud800 b" in data and report.warnings == []
+        return
+    assert any(w.startswith(f"1 of {report.rows} rows held lone") for w in report.warnings)
+    assert "a \ufffd b 🙂".encode() in data
+    if path.suffix == ".jsonl":  # what `datasets` reads with
+        assert pyarrow.json.read_json(path).num_rows == report.rows
+
+
+@pytest.mark.parametrize("text", HARD_TEXTS)
+def test_a_csv_holds_every_text(text, tmp_path):
+    export_rows([row(candidate(text))], tmp_path / "d.csv", "csv")
+    with open(tmp_path / "d.csv", encoding="utf-8", newline="") as file:
+        (line,) = csv.DictReader(file)
+    assert line["trace"] == mended(text).strip()
 
 
 def test_a_trace_longer_than_the_csv_modules_limit_is_read_back(tmp_path):
