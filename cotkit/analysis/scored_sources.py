@@ -200,7 +200,7 @@ def _json_lines(path: pathlib.Path, group: str) -> list[dict[str, Any]]:
             continue
         try:
             row = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"line {number} is not JSON ({error})") from None
         if not isinstance(row, dict):
             raise ValueError(f"line {number} is no JSON object: {line[:80]!r}")

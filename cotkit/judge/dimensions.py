@@ -103,6 +103,8 @@ def _check(dimension: Dimension) -> None:
         raise ValueError(f"dimension name {name!r} is empty, or has spaces around it, a quote or a backslash")
     if name == "feedback":
         raise ValueError("a dimension cannot be called 'feedback': the judge answers with that name")
+    if name == "mean":
+        raise ValueError("a dimension cannot be called 'mean': that is the mean of all")
     if not dimension.guide.strip():
         raise ValueError(f"dimension {name!r} has no guide: say what the judge should look at")
     if low >= high:

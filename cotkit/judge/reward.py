@@ -178,4 +178,6 @@ def _checked_names(names: Iterable[str] | None) -> tuple[str, ...] | None:
     names = tuple(names)
     if not names or len(set(names)) < len(names) or not all(isinstance(n, str) and n.strip() for n in names):
         raise ValueError(f"dimensions must be distinct names, got {list(names)}")
+    if "mean" in names:
+        raise ValueError("a dimension cannot be called 'mean': that is the mean of all")
     return names

@@ -21,6 +21,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import sys
 from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
@@ -260,6 +261,8 @@ def shown(value: Fraction) -> str:
     """`48`, `2.75`, `8.3333`: exact where it is short."""
     if value.denominator == 1:
         return str(value)
+    if abs(value) > sys.float_info.max:
+        return f"about {'-' * (value < 0)}10^{len(str(abs(int(value)))) - 1}"
     return f"{float(value):.4f}".rstrip("0") if 10000 % value.denominator == 0 else f"{float(value):.4f}"
 
 

@@ -30,7 +30,6 @@ from cotkit.verify import answer_key
 NEAR = 0.5  # share of common word triples from which two texts with the same numbers are one problem
 POOLS = (("hard", 0.25, 0.2), ("normal", 0.75, 1.0), ("easy", 1.0, 0.2))  # name, pass rate up to, weight
 UNSEEN = "unseen"
-SETS = ("train", "dev", "test")
 _UNIT = "one|two|three|four|five|six|seven|eight|nine"
 _TEEN = "ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen|eighteen|nineteen"
 _TENS = "twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety"

@@ -7,8 +7,10 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from cotkit.shown import Shown
 
-class Problem(BaseModel):
+
+class Problem(Shown, BaseModel):
     """One problem. `reference` is the gold answer (a plain answer or a worked solution that ends in one).
 
     `id` is kept byte for byte. `tolerance` is relative. `metadata` holds every other field of the row.
@@ -26,13 +28,9 @@ class Problem(BaseModel):
     licence: str | None = None
     metadata: dict[str, Any] = Field(default_factory=dict)
 
-    def _repr_markdown_(self) -> str:
-        # Indented code: a price in dollars or a "#" of the text must not turn into formulas or headings.
-        text = "\n".join(f"    {line}" for line in self.problem.split("\n"))
-        facts = {"type": self.type, "answer type": self.answer_type, "licence": self.licence}
-        said = ", ".join(f"{name}: {value}" for name, value in facts.items() if value)
-        gold = "no reference" if self.reference is None else f"reference: `{self.reference}`"
-        return f"**problem `{self.id}`** ({said or 'no type'})\n\n{text}\n\n{gold}"
+    def shown(self) -> dict[str, Any]:
+        known = {"id": self.id, "problem": self.problem, "reference": self.reference or "none"}
+        return known | {"type": self.type, "answer type": self.answer_type, "licence": self.licence}
 
 
 class ProblemError(ValueError):

@@ -249,6 +249,8 @@ def _check(
         raise ValueError(f"{format} has no place for a system message: leave system= out")
     if metadata is not None and spec.metadata is False:
         raise ValueError(f"{format} takes no columns beside its own: leave metadata= out")
+    if spec.dataset_info:
+        _dataset_info(target)
     return spec
 
 
@@ -310,11 +312,7 @@ def _camel_view(rows: Iterable[Row]) -> View:
 def _write_snippets(target: pathlib.Path, spec: Format, system: bool) -> list[str]:
     """What LLaMA-Factory and axolotl need to be told about the file."""
     if spec.dataset_info:
-        info = target.with_name("dataset_info.json")
-        try:
-            known = json.loads(info.read_bytes()) if info.is_file() else {}
-        except ValueError as error:
-            raise ValueError(f"{info} is no JSON ({error}): repair or remove it, then export again") from None
+        info, known = _dataset_info(target)
         columns = {**spec.dataset_info["columns"], **({"system": "system"} if system else {})}
         known[target.stem] = {"file_name": target.name, **spec.dataset_info, "columns": columns}
         write_json(info, known)
@@ -330,6 +328,20 @@ def _write_snippets(target: pathlib.Path, spec: Format, system: bool) -> list[st
             temporary.write_text(text, encoding="utf-8", newline="\n")
         return [str(snippet)]
     return []
+
+
+def _dataset_info(target: pathlib.Path) -> tuple[pathlib.Path, dict[str, Any]]:
+    """LLaMA-Factory's file beside the target, and what it holds."""
+    info = target.with_name("dataset_info.json")
+    try:
+        known = json.loads(info.read_bytes()) if info.is_file() else {}
+        if not isinstance(known, dict):
+            raise ValueError("it is no object")
+    except ValueError as error:
+        raise ValueError(
+            f"{info} is no data set list ({error}): repair or remove it, then export again"
+        ) from None
+    return info, known
 
 
 def _why_empty(drops: dict[str, int]) -> str:

@@ -205,7 +205,7 @@ def _read_array(path: pathlib.Path, camel: bool) -> Iterator[tuple[int | None, A
     one that is no JSON is one finding; only then it is read as a whole, for the words."""
     try:
         deque(_items(path, camel), maxlen=0)
-    except ValueError:
+    except (ValueError, RecursionError):
         whole = _parse(path.read_bytes(), None)
         if camel and not isinstance(whole, FileProblem):
             known = isinstance(whole, dict) and list(whole) == ["traces"]
@@ -298,7 +298,7 @@ def _parse(data: bytes, number: int | None) -> Any:
         return json.loads(data.decode("utf-8"), parse_constant=_no_number)
     except UnicodeDecodeError as error:
         return FileProblem(number, "", f"is not UTF-8 (byte {error.start})", "save the file as UTF-8")
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         return FileProblem(number, "", f"is no JSON: {error}", "write one whole JSON object a line")
 
 

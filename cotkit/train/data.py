@@ -90,7 +90,7 @@ def _parsed(content: bytes) -> list[Any] | None:
         if content.lstrip()[:1] == b"[":
             return json.loads(content)
         return [json.loads(line) for line in content.split(b"\n") if line.strip()]
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 

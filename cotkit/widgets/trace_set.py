@@ -185,7 +185,7 @@ def _index(run: Run, part: int, labels: dict[Key, dict[str, Any]]) -> Iterable[L
 def _line(record: dict[str, Any], part: int, file: str, start: int, end: int) -> Line:
     candidates = record.get("candidates", [])
     final = candidates[record["final"]] if record.get("final") is not None else {}
-    scores = ((final.get("judgement") or {}).get("scores") or {}).values()
+    scores = list(((final.get("judgement") or {}).get("scores") or {}).values())
     return Line(
         id=record["id"],
         index=record["index"],
@@ -193,7 +193,7 @@ def _line(record: dict[str, Any], part: int, file: str, start: int, end: int) ->
         accepted=record["accepted"],
         drop_reason=record.get("drop_reason") or "",
         verdict=VERDICTS[(final.get("verdict") or {}).get("correct")],
-        score=sum(scores) / len(scores) if scores else None,
+        score=sum(scores) / len(scores) if scores and None not in scores else None,  # null was a NaN
         length=len(final.get("trace", "")),
         iterations=max((c.get("iteration", 0) for c in candidates), default=0),
         seconds=record.get("seconds", 0.0),

@@ -83,6 +83,7 @@ def test_files_of_scored_rows_are_read_with_their_ids_as_written(kind, tmp_path)
     [
         ("rows.jsonl", b'{"id": 1}\n{"id": 2,}\n', "line 2 is not JSON"),
         ("rows.jsonl", b"[1, 2]\n", "line 1 is no JSON object"),
+        ("rows.jsonl", b"[" * 100_000 + b"]" * 100_000 + b"\n", "line 1 is not JSON"),
         ("rows.jsonl", b"\n", "empty"),
         ("rows.csv", b"", "cannot be read: it is empty"),
         ("rows.csv", b"id;correct;score_a\n1;True;0.5\n", "separated by ';'"),

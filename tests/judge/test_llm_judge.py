@@ -215,6 +215,7 @@ def test_own_dimensions_are_asked_on_their_own_scale(judge_of):
         ([{"name": "tone", "guide": "g", "weight": 2}], "weight"),
         ([{"name": " ", "guide": "g"}], "name"),
         ([{"name": "feedback", "guide": "g"}], "feedback"),
+        ([{"name": "mean", "guide": "g"}, "clarity"], "the mean of all"),
     ],
 )
 def test_dimensions_that_cannot_work_are_refused_before_any_call(judge_of, dimensions, says):

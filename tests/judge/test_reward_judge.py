@@ -462,3 +462,8 @@ def test_score_calls_are_capped_counted_cached_and_within_budgets(serve, tmp_pat
     other = {**options, "run": tmp_path / "b"}
     report = distill(items, model, judge, **other, budget_calls=10).report
     assert server.calls - before <= 10 and "budget_calls" in report["stopped"]
+
+
+def test_no_dimension_takes_the_place_of_the_mean():
+    with pytest.raises(ValueError, match="the mean of all"):
+        RewardModelJudge(lambda p, t: 0.5, dimensions=["mean", "tone"])

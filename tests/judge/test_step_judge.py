@@ -208,6 +208,13 @@ def test_values_are_shown_short():
         "8.3333",
         "0.125",
     ]
+    assert shown(-(Fraction(10) ** 400) / 3) == "about -10^399"
+
+
+def test_a_step_with_a_value_beyond_floats_is_judged():
+    problem = Problem(id="1", problem="q")
+    judgement = StepJudge().judge(problem, "1e200 * 1e200 / 3 = 5. \\boxed{5}")
+    assert judgement.scores["steps"] == 0 and "10^399" in str(judgement.reasons)
 
 
 def rows_of(path, every):

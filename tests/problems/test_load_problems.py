@@ -507,8 +507,12 @@ def test_half_a_character_stays_in_a_frame():
 
 
 def test_a_problem_shows_its_text_literally():
-    shown = Problem(id="1", problem="# A pen costs $2,\na cap $3.", reference="5")._repr_markdown_()
-    assert "    # A pen costs $2,\n    a cap $3." in shown and "`5`" in shown
+    """In a notebook: a price is no formula, the mark of a worked solution no heading, a tag no tag."""
+    odd = "a $2 pen,\r<script>alert(1)</script>"
+    problem = Problem(id=odd, problem=odd, reference="2 + 3 = 5\n#### 5", type=odd, licence=odd)
+    page = problem._repr_html_()
+    assert "mathjax_ignore" in page and "<script" not in page and page.count("&lt;script&gt;") == 4
+    assert "2 + 3 = 5\n#### 5</td>" in page and not hasattr(problem, "_repr_markdown_")
 
 
 # --- real data ---

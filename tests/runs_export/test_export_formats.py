@@ -246,6 +246,13 @@ def test_final_tables_hold_the_rejected_problems_too(tmp_path):
     ]
 
 
+def test_a_data_set_list_that_is_none_is_refused_before_anything_is_written(tmp_path):
+    (tmp_path / "dataset_info.json").write_text("[]", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"is no data set list .* then export again"):
+        export_rows(good_and_bad(), tmp_path / "d.json", "sharegpt")
+    assert [path.name for path in tmp_path.iterdir()] == ["dataset_info.json"]
+
+
 def test_llamafactory_and_axolotl_are_told_about_the_file_beside_it(tmp_path):
     import yaml
 

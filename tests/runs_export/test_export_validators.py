@@ -196,6 +196,8 @@ def test_null_first_and_a_number_later_is_one_type(tmp_path):
         (b'\n{"messages": [\n', 2, "is no JSON"),
         (b'{"messages": "\xff"}\n', 1, "is not UTF-8"),
         (b"[1, 2", None, "is no JSON"),
+        (b'{"messages": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", 1, "is no JSON"),
+        (b"[" * 100_000 + b"]" * 100_000, None, "is no JSON"),
     ],
 )
 def test_broken_bytes_are_found_with_their_line(data, row, words, tmp_path):

@@ -56,6 +56,9 @@ def test_a_file_is_named_in_the_error_and_its_line_counted(tmp_path):
     file.write_text('{"messages": [\n')
     with pytest.raises(TrainingDataError, match=r"row 1, .* is no JSON"):
         read_rows(file, "sft")
+    file.write_text("[" * 100_000 + "]" * 100_000)
+    with pytest.raises(TrainingDataError, match="is no JSON"):
+        read_rows(file, "sft")
     with pytest.raises(TrainingDataError, match="there is no file"):
         read_rows(tmp_path / "none.jsonl", "sft")
     with pytest.raises(TrainingDataError, match="no rows to train on"):

@@ -132,6 +132,17 @@ def test_the_selection_is_exported_as_whole_rows(run, tmp_path):
     assert [row["id"] for row in rows] == ids(browser) and all(row["candidates"] for row in rows)
 
 
+def test_a_trace_whose_judge_gave_no_number_is_browsed_without_a_score(run):
+    lines = [json.loads(line) for line in (run.path / "rows.jsonl").read_text().splitlines()]
+    for row in lines:
+        for candidate in row["candidates"]:
+            candidate["judgement"]["scores"] = {"arithmetic": None, "clarity": 0.5}  # JSON has no NaN
+    (run.path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in lines))
+    browser = TraceBrowser(run)
+    assert lines[0]["id"] in ids(browser)
+    assert {line.score for line in browser.traces.lines if line.file == "rows.jsonl"} == {None}
+
+
 def test_ten_thousand_problems_are_browsed_without_reading_them_all(run, tmp_path):
     line = (run.path / "rows.jsonl").read_text().splitlines()[0]
     record = json.loads(line)
