@@ -11,6 +11,7 @@ down: resuming a run and the response cache do not depend on the port.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import importlib.metadata
@@ -28,6 +29,7 @@ from typing import TYPE_CHECKING
 
 from cotkit.chat import weights
 from cotkit.chat.embedded_server import ServerFolder
+from cotkit.cores import available_cores
 
 if TYPE_CHECKING:
     from cotkit.chat.model import ChatModel
@@ -92,18 +94,6 @@ def release_local_models() -> None:
     """This process is done with its embedded models: servers nobody else uses end within seconds."""
     for folder in _servers().glob("*/users"):
         ServerFolder(folder.parent).leave(os.getpid())
-
-
-def available_cores() -> int:
-    """The cores this process may use: its affinity, cut to the quota of a container (cgroup v2)."""
-    affinity = getattr(os, "sched_getaffinity", None)  # Linux only
-    cores = len(affinity(0)) if affinity else os.cpu_count() or 1
-    try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
-        cores = min(cores, int(quota) // int(period))
-    except (OSError, ValueError):  # no cgroup, or "max": no quota
-        pass
-    return max(1, cores)
 
 
 def _settings(
@@ -198,7 +188,8 @@ def _running_or_started(place: ServerFolder, settings: dict) -> int:
         if (state := place.state()) is not None:
             if _answers(state["port"]):
                 return state["port"]
-            os.kill(state["pid"], signal.SIGKILL)  # it hangs
+            with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+                os.kill(state["pid"], signal.SIGKILL)  # it hangs
         return _start(place, settings)
 
 

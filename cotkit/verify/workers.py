@@ -25,6 +25,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 
 import cotkit
+from cotkit.cores import available_cores
 from cotkit.verify.verdicts import Outcome
 
 Pair = tuple[str, str]
@@ -127,15 +128,11 @@ def clean_environment() -> dict[str, str]:
     return kept | {"PYTHONHASHSEED": "0", "PYTHONUTF8": "1"}
 
 
-def cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 class WorkerPool:
     """Up to `size` workers, started as jobs come; thread-safe. `close` ends them and fails what is left."""
 
     def __init__(self, size: int | None = None, command: Sequence[str] | None = None):
-        self.size = size or min(cores(), MOST_WORKERS)
+        self.size = size or min(available_cores(), MOST_WORKERS)
         self.command = list(command or [sys.executable, "-P", "-m", WORKER])
         self.jobs: queue.SimpleQueue = queue.SimpleQueue()
         self.lock = threading.Lock()

@@ -220,17 +220,6 @@ def test_everyone_gets_the_same_key_and_only_the_owner_can_read_it(tmp_path):
     assert stat.S_IMODE((tmp_path / "key").stat().st_mode) == 0o600
 
 
-def test_cores_are_those_the_process_may_use():
-    assert 1 <= embedded.available_cores() <= (os.cpu_count() or 1)
-    one = min(os.sched_getaffinity(0))
-    code = (
-        "import os, sys; os.sched_setaffinity(0, {int(sys.argv[1])});"
-        "from cotkit.chat.embedded import available_cores; print(available_cores())"
-    )
-    done = subprocess.run([sys.executable, "-c", code, str(one)], capture_output=True, text=True)
-    assert done.stdout == "1\n", done.stderr
-
-
 # A real server
 
 USER = """

@@ -17,8 +17,8 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from cotkit.cores import available_cores
 from cotkit.executors import in_chunks
-from cotkit.verify.workers import cores
 
 from . import cold
 from .cancel import Cancellation
@@ -30,7 +30,8 @@ CHUNK = 32  # programs that are sent to an executor together
 
 _isolation: Isolation | None = None
 _lock = threading.Lock()
-_threads = ThreadPoolExecutor(cores(), thread_name_prefix="cotkit-sandbox")  # they start when first used
+# They start when first used.
+_threads = ThreadPoolExecutor(available_cores(), thread_name_prefix="cotkit-sandbox")
 
 
 def run_python(
@@ -95,7 +96,7 @@ def run_programs(
         return in_chunks(executor, run_programs, programs, CHUNK, workers=workers, **options)
     levels = [level_for(job) for job in jobs]
     cancellation = Cancellation()
-    with ThreadPoolExecutor(workers or cores(), thread_name_prefix="cotkit-sandbox") as pool:
+    with ThreadPoolExecutor(workers or available_cores(), thread_name_prefix="cotkit-sandbox") as pool:
         try:
             return list(pool.map(run_job, jobs, levels, [cancellation] * len(jobs)))
         except BaseException:  # an interrupt: end what runs, start nothing more
@@ -166,7 +167,7 @@ def without_walls(job: Job, level: str, cancellation: Cancellation) -> dict:
 
 def _after_fork_in_child() -> None:
     global _lock, _threads
-    _lock, _threads = threading.Lock(), ThreadPoolExecutor(cores())
+    _lock, _threads = threading.Lock(), ThreadPoolExecutor(available_cores())
 
 
 if hasattr(os, "register_at_fork"):
