@@ -340,9 +340,20 @@ def _right_side(found: list[Token], tight: bool, asides: bool) -> tuple[Span, bo
         return None
     after = found[span.end] if span.end < len(found) else None
     goes_on = after is not None and (
-        after.kind == "op" or after.text in "!√" or (after.kind in ("(", "word") and len(after.text) == 1)
+        after.kind == "op"
+        or after.text in "!√"
+        or (after.kind in ("(", "word") and len(after.text) == 1 and not _remark(found, span.end))
     )
     return span, not goes_on and not _loose(found, span)
+
+
+def _remark(found: list[Token], at: int) -> bool:
+    """`16 (5 books at 3 each)`, `16 (since 2 + 2 = 4)`: a bracket apart that holds words or an equation."""
+    if found[at].kind != "(" or found[at].start == found[at - 1].end:
+        return False
+    inside = list(itertools.takewhile(lambda token: token.kind != ")", found[at + 1 :]))
+    words = any(token.kind == "word" and len(token.text) > 1 for token in inside)
+    return words or at + 1 + len(inside) == len(found)
 
 
 def _loose(found: list[Token], span: Span) -> bool:

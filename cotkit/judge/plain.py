@@ -101,6 +101,8 @@ def _latex(text: str, depth: int = 0) -> str:
         elif name in FONT_COMMANDS or name in _BOXES:
             inside, at = _argument(text, at, pairs)
             inside = _latex(inside, depth + 1)
+            if name in _BOXES and re.search(r"[\d)%!][ $]*$", "".join(out[-2:])[-20:]):
+                out.append("; ")  # 100 \boxed{100} is no 100100, 5 \boxed{1/2} no 5 1/2
             out.append(f" {inside} " if name in FONT_COMMANDS else inside)
         elif name in ("begin", "end"):
             _, at = _argument(text, at, pairs)

@@ -243,7 +243,40 @@ NOT_CHECKED = [
     "The price is $5.",
     "",
 ]
-TABLES = (PLAIN, CHAINS, UNITS, SHARES, ROUNDING, LATEX, MARKS, FUNCTIONS, PROSE, CONVERSIONS, LETTERS)
+BOXES = [  # a box behind a step is no part of it
+    (r"1/2 * 1/3 = 1/6 \boxed{1/6}", 1, []),
+    (r"1/2 * 1/3 = 1/6 $\boxed{1/6}$", 1, []),
+    (r"10 / 2 = 5 \boxed{1/2}", 1, []),
+    (r"60 / 0.5 = 120 \boxed{120}", 1, []),
+    (r"60 / 0.5 = 130 \boxed{130}", 0, ["60 / 0.5 = 120"]),
+    (r"$1,200 / 12 = $100 \boxed{100}", 1, []),
+    (r"5! = 120 \boxed{120}", 1, []),
+    (r"\frac12 + \frac13 = \frac{5}{6} \boxed{\frac56}", 1, []),
+    (r"3 * 4 = \boxed{13}", 0, ["3 * 4 = 12"]),
+    (r"3 * 4 = 12 = \boxed{12}", 1, []),
+]
+REMARKS = [  # brackets behind a step
+    ("5 * 3 = 16 (since 2 + 2 = 4)", 1, ["5 * 3 = 15"]),
+    ("5 * 3 = 15 (since 2 + 2 = 4)", 2, []),
+    ("He pays 5 * 3 = 16 (5 books at 3 each)", 0, ["5 * 3 = 15"]),
+    ("2 * 6 = 3 (3 + 1)", 1, []),
+    ("2 * 6 = 3(3 + 1)", 1, []),
+]
+TABLES = (
+    BOXES,
+    REMARKS,
+    PLAIN,
+    CHAINS,
+    UNITS,
+    SHARES,
+    ROUNDING,
+    LATEX,
+    MARKS,
+    FUNCTIONS,
+    PROSE,
+    CONVERSIONS,
+    LETTERS,
+)
 CASES = [case for table in TABLES for case in table] + [(text, 0, []) for text in NOT_CHECKED]
 
 
