@@ -13,6 +13,17 @@ from cotkit.shown import Shown
 
 SCHEMA_VERSION = 1
 
+# How endpoints say that an answer is no whole one; with a finish_reason that is not here it is whole.
+_UNFINISHED = {
+    "cut": ("length", "max_tokens", "max_output_tokens", "model_length", "model_context_window_exceeded"),
+    "broken": ("error", "abort", "network_error", "insufficient_system_resource"),
+    "refused": (
+        *("content_filter", "content_filtered", "guardrail_intervened", "refusal"),
+        *("safety", "sensitive", "recitation", "prohibited_content", "blocklist", "spii"),
+    ),
+}
+_WHY_UNFINISHED = {reason: why for why, reasons in _UNFINISHED.items() for reason in reasons}
+
 VERIFIER_FAILED = frozenset({"model_failed", "sandbox_failed"})  # methods of a verdict that was not come to
 
 Stage = Literal["draft", "refine", "rationalize"]
@@ -24,6 +35,14 @@ class Usage(BaseModel):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     cost_usd: float | None = None
+
+
+def unfinished(finish_reason: Any) -> str | None:
+    """Why an answer that ended so is no whole one: "cut" at a limit, "broken" off by a fault, "refused" (by
+    the model or a filter); None = it is whole."""
+    if not isinstance(finish_reason, str):
+        return None
+    return _WHY_UNFINISHED.get(finish_reason.partition(":")[0].lower())  # "content_filter: RECITATION"
 
 
 class Attempt(BaseModel):

@@ -180,7 +180,10 @@ class ScoreReward:
 
         try:
             async with self._places:
-                return await self._open().post(self.url, cast_to=object, body=body)
+                answer = await self._open().post(self.url, cast_to=object, body=body)
+            return json.loads(answer) if isinstance(answer, str) else answer  # JSON said to be plain text
+        except ValueError:
+            kind, message = "malformed", f"the answer is no JSON: {answer[:100]!r}"
         except openai.APIStatusError as error:
             failed = classify_failure(error.status_code, error.response.headers, error.body)
             kind, message = failed.kind, failed.message

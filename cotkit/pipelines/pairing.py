@@ -79,7 +79,6 @@ class Filters:
             "below_threshold": not (chosen.accepted or (verified and chosen.verdict.correct)),
             "too_short": length < self.min_chars,
             "too_long": length > self.max_chars,
-            "finish_reason": chosen.call.get("finish_reason") not in (None, "stop"),
             "other_script": _other_script(example.row.problem, chosen.text),
             "speaks_to_judge": bool(BEGGING.search(chosen.text)),
             "gap_below_noise": rejected is not None and _gap_is_noise(chosen, rejected, noise),

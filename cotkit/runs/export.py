@@ -36,6 +36,7 @@ from cotkit.runs.writing import Record, write_records
 from cotkit.shown import Shown, mended
 from cotkit.whole import whole_file
 
+_OTHER_KINDS = {".gz", ".zst", ".bz2", ".xz", ".zip", ".xlsx", ".xls", ".arrow", ".feather"}
 LONG_CHARS = 3000  # about 1,024 tokens of mathematical text, TRL's default max_length
 OPENAI_LEAST_ROWS = 10
 
@@ -170,7 +171,8 @@ def export_rows(
     with open(target, "rb") as file:
         report.sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     report.warnings = _warnings(report, written)
-    report.beside = _write_snippets(target, spec, bool(system))
+    report.beside, notes = _write_snippets(target, spec, bool(system))
+    report.warnings += notes
     if facts is not None:
         card, note = card_beside(target, {**facts, "licence": licence}, report.to_dict())
         report.beside.append(str(card))
@@ -230,6 +232,11 @@ def _check(
         format in tables.values() and target.suffix == ".jsonl"
     ):
         raise ValueError(f"{target.name} is no name for a {format} file")
+    if target.suffix.lower() in _OTHER_KINDS:
+        raise ValueError(
+            f"{target.name} is no name for a {format} file, which is written as it is: name it by its own "
+            "kind, such as .jsonl, and pack or convert it afterwards"
+        )
     if target.suffix == ".json" and format.startswith("openai"):
         raise ValueError(f"OpenAI takes JSON Lines: name the file {target.stem}.jsonl")
     if unknown := sorted(set(options) - _OPTIONS[spec.view]):
@@ -309,14 +316,18 @@ def _camel_view(rows: Iterable[Row]) -> View:
     return view
 
 
-def _write_snippets(target: pathlib.Path, spec: Format, system: bool) -> list[str]:
-    """What LLaMA-Factory and axolotl need to be told about the file."""
+def _write_snippets(target: pathlib.Path, spec: Format, system: bool) -> tuple[list[str], list[str]]:
+    """What LLaMA-Factory and axolotl need to be told about the file: the files written, and notes."""
     if spec.dataset_info:
         info, known = _dataset_info(target)
         columns = {**spec.dataset_info["columns"], **({"system": "system"} if system else {})}
-        known[target.stem] = {"file_name": target.name, **spec.dataset_info, "columns": columns}
+        name, notes = target.stem, []
+        if isinstance(old := known.get(name), dict) and old.get("file_name") != target.name:
+            name = target.name.replace(".", "-")
+            notes = [f"{info.name} has another data set {target.stem!r} already: this one is {name!r} there"]
+        known[name] = {"file_name": target.name, **spec.dataset_info, "columns": columns}
         write_json(info, known)
-        return [str(info)]
+        return [str(info)], notes
     if spec.axolotl:
         import yaml
 
@@ -326,8 +337,8 @@ def _write_snippets(target: pathlib.Path, spec: Format, system: bool) -> list[st
         text = yaml.safe_dump({**config, "datasets": [entry]}, sort_keys=False, allow_unicode=True)
         with whole_file(snippet) as temporary:
             temporary.write_text(text, encoding="utf-8", newline="\n")
-        return [str(snippet)]
-    return []
+        return [str(snippet)], []
+    return [], []
 
 
 def _dataset_info(target: pathlib.Path) -> tuple[pathlib.Path, dict[str, Any]]:

@@ -31,7 +31,8 @@ _ROW = dict.fromkeys(
 
 
 def _flat(row: Row) -> dict[str, Any]:
-    line: dict[str, Any] = {name: getattr(row, name) for name in ("index", "accepted", "metadata", *_TEXT)}
+    line: dict[str, Any] = {name: getattr(row, name) for name in ("index", "accepted", *_TEXT)}
+    line["metadata"] = row.metadata or None  # Parquet has no object without fields
     line["candidates"] = len(row.candidates)
     line["iterations"] = 1 + max((c.iteration for c in row.candidates), default=-1)
     best = row.best

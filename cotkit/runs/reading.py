@@ -27,13 +27,19 @@ if TYPE_CHECKING:
     from cotkit.runs.export import ExportReport
 
 
+_SHOWN = 8
+
+
 class Run:
     """A run folder, read. `rows` and `drops` are DataFrames, `records()` the full rows with candidates."""
 
     def __init__(self, path: str | os.PathLike[str]):
         self.path = run_folder(path)
         if not (self.path / "config.json").is_file():
-            raise RunError(f"{self.path} is no run folder: it has no config.json")
+            inside = sorted(found.parent.name for found in self.path.glob("*/config.json"))
+            more = f" and {len(inside) - _SHOWN} more" if len(inside) > _SHOWN else ""
+            listed = f". Run folders in it: {', '.join(inside[:_SHOWN])}{more}" if inside else ""
+            raise RunError(f"{self.path} is no run folder: it has no config.json{listed}")
 
     @property
     def config(self) -> dict[str, Any]:

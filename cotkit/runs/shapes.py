@@ -9,12 +9,20 @@ formats, OpenAI fine-tuning) and, for `camel`, the records of CAMEL's SelfImprov
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from cotkit.shown import mended
+
 Found = Iterator[tuple[str, str, str]]  # field, what is wrong, the fix
 Check = Callable[[Any, str], Found]
+
+CONTROL = re.compile(  # tokens of chat templates (ChatML, Llama 3, gpt-oss)
+    r"<\|(?:im_(?:start|end|sep)|eot_id|(?:start|end)_header_id|(?:begin|end)_of_text|endoftext"
+    r"|end|start|channel|message|return|user|assistant|system)\|>"
+)
 
 COLUMNS: dict[str, tuple[str, str]] = {
     "id": ("string", "the problem's id, byte for byte"),
@@ -69,16 +77,24 @@ def kind(value: Any) -> str:
     return names.get(type(value), "object")
 
 
-def _text(value: Any, field: str) -> Found:
+def _words(value: Any, field: str) -> Found:
     if not isinstance(value, str):
         yield field, f"is {kind(value)} where text is expected", "write plain text"
     elif not value.strip():
         yield field, "is empty", "drop the row: an empty text trains the model to stop at once"
 
 
+def _text(value: Any, field: str) -> Found:
+    yield from _words(value, field)
+    if isinstance(value, str) and mended(value) != value:
+        yield field, "holds a lone surrogate", "write U+FFFD in its place: trainers' loaders stop at it"
+
+
 def _reply(value: Any, field: str) -> Found:
     """A text the model is trained on: its thinking, if any, in the canonical form."""
     yield from _text(value, field)
+    if isinstance(value, str) and (token := CONTROL.search(value)):
+        yield field, f"holds {token[0]}, which a tokenizer takes for its own", "drop the row, or take it out"
     if not isinstance(value, str) or "think>" not in value:
         return
     before, closed, after = value.partition("</think>")
@@ -205,7 +221,7 @@ def _improvements(value: Any, field: str) -> Found:
                 f"is {step['iteration']!r}, not {i}",
                 "count iterations from 0, in order",
             )
-        yield from _text(step["trace"], f"{where}.trace")
+        yield from _words(step["trace"], f"{where}.trace")
         said = step["evaluation"]
         if not isinstance(said, dict) or not isinstance(said.get("feedback"), str):
             yield f"{where}.evaluation", "is no object with a text 'feedback'", "write scores and feedback"
@@ -311,9 +327,9 @@ SHAPES: dict[str, Shape] = {
         {
             "id": _string,
             "type": _string,
-            "problem": _text,
+            "problem": _words,
             "solution": _string,
-            "final_trace": _text,
+            "final_trace": _words,
             "agent_evaluate_success": _flag_or_null,
             "boxed_answer_success": _flag,
             "improvement_history": _improvements,

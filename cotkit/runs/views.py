@@ -25,7 +25,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from cotkit.records import Candidate, Row
+from cotkit.records import Candidate, Row, unfinished
+from cotkit.runs.shapes import CONTROL
 
 MIN_GAP = 0.1  # one point of a 0-10 scale: below it a difference of scores is mostly the judge's noise
 LENGTH_BAND = 0.2  # `length_controlled`: how far below the top score a trace still counts as near-best
@@ -84,7 +85,7 @@ def score(candidate: Candidate) -> float | None:
 def is_truncated(candidate: Candidate) -> bool:
     return (
         candidate.truncated
-        or candidate.call.get("finish_reason") == "length"
+        or unfinished(candidate.call.get("finish_reason")) in ("cut", "broken")
         or (candidate.text.lstrip().startswith("<think>") and "</think>" not in candidate.text)
     )
 
@@ -92,12 +93,14 @@ def is_truncated(candidate: Candidate) -> bool:
 def defect(candidate: Candidate, require_boxed: bool = False) -> str | None:
     """Why a trace cannot stand on either side of anything: it holds no answer of the model."""
     reasoning, answer = parts(candidate)
-    if candidate.call.get("finish_reason") in ("content_filter", "refusal"):
+    if unfinished(candidate.call.get("finish_reason")) == "refused":
         return "refusal"
     if not answer:
         return "empty"
     if "</think>" in answer or "</think>" in reasoning:
         return "stray_think_tag"  # chat templates cut at it
+    if CONTROL.search(answer) or CONTROL.search(reasoning):
+        return "control_token"  # trained on, it ends a turn twice or begins the user's
     if require_boxed and not _BOX.search(answer):
         return "no_box"
     return None
@@ -243,8 +246,14 @@ def label_view(
             view.given += len(row.candidates) or 1
             if not row.candidates:
                 view.drops[row.drop_reason or "no_trace"] += 1
-            for candidate in row.candidates:
-                label, reason = _label(candidate, include_rationalized, require_boxed)
+            found = [(c, *_label(c, include_rationalized, require_boxed)) for c in row.candidates]
+            labels: dict[str, set[bool | None]] = {}
+            for candidate, label, reason in found:
+                if not reason:
+                    labels.setdefault(_squeezed(candidate), set()).add(label)
+            for candidate, label, reason in found:
+                if not reason and len(labels[_squeezed(candidate)]) > 1:
+                    reason = "contradictory_label"  # one text that a judge once took and once did not
                 if reason:
                     view.drops[reason] += 1
                 else:

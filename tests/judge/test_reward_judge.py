@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import http.server
 import json
 import threading
 
@@ -335,6 +336,33 @@ def test_a_plain_score_call(serve, path, sent):
     assert server.log[0].path == "/v1" + (path or "/score")
     assert server.log[0].body == {"model": "rm", **sent}
     aio.run(judge.aclose())
+
+
+@pytest.mark.parametrize(
+    ("said", "score", "error"), [('{"score": 0.5}', 0.5, None), ("fine", None, "no JSON")]
+)
+def test_a_score_that_comes_as_plain_text_is_read(said, score, error):
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.rfile.read(int(self.headers["content-length"]))
+            self.send_response(200)
+            self.send_header("content-type", "text/plain")
+            self.send_header("content-length", str(len(said)))
+            self.end_headers()
+            self.wfile.write(said.encode())
+
+        def log_message(self, *words):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_address[1]}"
+        judge = RewardModelJudge.from_endpoint(address, model="rm", kind="score")
+        judgement = judge.judge(PROBLEM, TRACE)
+        aio.run(judge.aclose())
+        server.shutdown()
+    assert judgement.scores == (None if score is None else {"overall": score})
+    assert error is None or error in judgement.error
 
 
 SOON = {"retry-after-ms": "1"}

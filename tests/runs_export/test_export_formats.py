@@ -253,6 +253,20 @@ def test_a_data_set_list_that_is_none_is_refused_before_anything_is_written(tmp_
     assert [path.name for path in tmp_path.iterdir()] == ["dataset_info.json"]
 
 
+def test_a_data_set_of_the_same_name_is_not_replaced(tmp_path):
+    info = tmp_path / "dataset_info.json"
+    info.write_text('{"sft": {"file_name": "mine.json"}}', encoding="utf-8")
+    for _ in range(2):
+        report = export_rows(good_and_bad(), tmp_path / "sft.jsonl", "llamafactory_alpaca")
+        (note,) = [w for w in report.warnings if "dataset_info" in w]
+        assert "this one is 'sft-jsonl' there" in note
+        known = json.loads(info.read_bytes())
+        assert {name: entry["file_name"] for name, entry in known.items()} == {
+            "sft": "mine.json",
+            "sft-jsonl": "sft.jsonl",
+        }
+
+
 def test_llamafactory_and_axolotl_are_told_about_the_file_beside_it(tmp_path):
     import yaml
 

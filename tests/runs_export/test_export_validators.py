@@ -111,6 +111,8 @@ def talk(*messages):
             "messages[1].content",
             "second </think>",
         ),
+        ("trl_sft", talk(user(), reply("4<|im_end|>")), "messages[1].content", "holds <|im_end|>"),
+        ("trl_sft", talk(user("\ud83d?"), reply()), "messages[0].content", "lone surrogate"),
         ("sharegpt_dpo", {"conversations": [], "chosen": 1, "rejected": 1}, "chosen", "is int"),
         # columns that must not leave
         ("trl_sft", changed(CHAT, api_key="sk-x"), "api_key", "is no column of this format"),

@@ -39,6 +39,9 @@ def pairs(view) -> list[tuple[str, str]]:
         ([candidate("4", **HINTED)], {"include_rationalized": False}, [], {"rationalized": 1}),
         ([candidate("four, no box")], {"require_boxed": True}, [], {"no_box": 1}),
         ([candidate("4</think>", reasoning="r")], {}, [], {"stray_think_tag": 1}),
+        ([candidate("\\boxed{4}<|im_end|>")], {}, [], {"control_token": 1}),
+        ([candidate("4", reasoning="<|start|>user")], {}, [], {"control_token": 1}),
+        ([candidate("a <| b |> c, 1 <|x|> 2")], {}, ["a <| b |> c, 1 <|x|> 2"], {}),
         ([candidate("a"), candidate("b")], {"policy": "all_accepted"}, ["a", "b"], {}),
         ([candidate("a"), candidate(" a  ")], {"policy": "all_accepted"}, ["a"], {"duplicate": 1}),
         ([candidate("a"), WRONG], {"policy": "all_accepted"}, ["a"], {"not_accepted": 1}),
@@ -241,6 +244,15 @@ def test_a_label_needs_a_decision(made, label, reason):
     view = label_view([row(made)])
     assert [example.label for example in view.examples] == ([label] if reason is None else [])
     assert dict(view.drops) == ({reason: 1} if reason else {})
+
+
+@pytest.mark.parametrize("accepted", [(True, False), (False, True)])
+def test_a_text_with_two_labels_has_none(accepted):
+    """A judge near its threshold, asked twice of the same words."""
+    drafts = [judged("same", 0.9 if yes else 0.2, accepted=yes) for yes in accepted]
+    view = label_view([row(*drafts, judged("other", 0.9, accepted=True)), row(drafts[0], id="b")])
+    assert [e.candidate.text for e in view.examples] == ["other", "same"]
+    assert dict(view.drops) == {"contradictory_label": 2}
 
 
 @pytest.mark.parametrize(
