@@ -50,7 +50,7 @@ from cotkit.pipelines.shards import refuse_executor, run_shards
 from cotkit.problems import Problem, load_problems
 from cotkit.prompts import Prompt
 from cotkit.records import Candidate, Row, Stage
-from cotkit.runs import Run, folder_name
+from cotkit.runs import Run, check_name, folder_name
 from cotkit.verify import code_form
 
 if TYPE_CHECKING:
@@ -249,7 +249,8 @@ def distill(
     max_iterations: refinements at most; 0 = distil only.
     score_threshold, rule: a float every dimension must reach (rule="mean": the mean), {dimension: float}, or
         the thresholds.json of `tune_thresholds`.
-    few_shot_examples: a string, or [{"problem": ..., "trace": ...}] shown as earlier turns.
+    few_shot_examples: a string, or [{"problem": ..., "trace": ...}] shown as earlier turns, none of which may
+        be a problem of the run.
     rationalization: try a problem that was never solved once more with the answer as a hint (flagged).
     solution_pattern, trace_pattern: regular expressions with one group, for the answer in the reference
         and in the trace; None = the markers of `extract_answer`.
@@ -337,6 +338,7 @@ def _traces_file(output_path: str | os.PathLike[str] | None) -> pathlib.Path | N
     target.parent.mkdir(parents=True, exist_ok=True)
     if target.is_dir() or not os.access(target.parent, os.W_OK):
         raise ValueError(f"output_path {target} cannot be written: name a file in a folder of yours")
+    check_name(target, "camel")
     return target
 
 

@@ -188,9 +188,9 @@ class Environment(Shown):
         """A reward function for TRL's GRPOTrainer (1.16): `reward_funcs=env.as_trl_reward()`.
 
         The training set needs, beside `prompt`, a column `id` or `problem` that tells which problem a
-        completion answers. Completions are texts or lists of messages, of which the last one counts (its text
-        parts). What holds no text is an empty completion and ends no step. None, for what could not be
-        decided, makes the trainer leave the completion out.
+        completion answers; where it has both, they are to agree. Completions are texts or lists of messages,
+        of which the last one counts (its text parts). What holds no text is an empty completion and ends no
+        step. None, for what could not be decided, makes the trainer leave the completion out.
         """
         if self.problems is None:
             raise TypeError("a reward function needs a fixed set of problems, not a synthesizer")
@@ -204,6 +204,14 @@ class Environment(Shown):
             if unknown := [value for value in values if value not in known[column]]:
                 raise ValueError(f"the environment holds no problem with {column} {unknown[0]!r}")
             asked = [known[column][value] for value in values]
+            texts = columns.get("problem", [problem.problem for problem in asked])
+            for problem, text in zip(asked, texts, strict=True):
+                if str(text).split() != problem.problem.split():
+                    raise ValueError(
+                        f"the training set has another problem with id {problem.id!r} than the environment "
+                        f"({str(text)[:60]!r}, not {problem.problem[:60]!r}). Fix: give it the ids of the "
+                        "environment's problems, or no column 'id'"
+                    )
             return [step.reward for step in aio.run(self._steps(asked, list(map(_text_of, completions))))]
 
         return verified_answer

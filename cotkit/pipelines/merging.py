@@ -96,7 +96,8 @@ def _checked(runs: Sequence[Run], output: pathlib.Path) -> DigestMap:
         for row in run.iter_records():
             if (other := owners.get(row.id)) not in (None, which):
                 raise RunError(
-                    f"problem {row.id!r} is in {runs[other].path} and in {run.path}" + _why_twice(run)
+                    f"problem {row.id!r} is in {runs[other].path} and in {run.path}"
+                    + _why_twice(row, run, runs[other])
                 )
             owners[row.id] = which
     return owners
@@ -113,9 +114,14 @@ def _refuse_others(run: Run) -> None:
     )
 
 
-def _why_twice(run: Run) -> str:
+def _why_twice(row: Row, run: Run, other: Run) -> str:
     if run.config.get("pipeline") != "synthesize":
-        return ""
+        if any(known.id == row.id and known.problem == row.problem for known in other.iter_records()):
+            return ""
+        return (
+            ". They are two problems with one id: where rows bring no ids, each source numbers its own from "
+            "0. Fix: give the rows ids, or load them as one source and cut it: problems[:100], problems[100:]"
+        )
     return (
         ". Every synthesis numbers its attempts from 0, so only the shards of one can be merged; of two "
         "runs, take synthesized_problems of each"

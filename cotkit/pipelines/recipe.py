@@ -113,10 +113,17 @@ def make_recipe(
     """The checked options; raises ValueError or TypeError for whatever could not work."""
     improver = improver or generator
     _check_roles(generator, improver, judge)
-    num_generations = _count("rejection_sampling_n", rejection_sampling_n, num_generations)
-    num_generations = _count("num_generations", num_generations, 1)
+    drafts = _count("num_generations", num_generations, 1)
+    num_generations = _count("rejection_sampling_n", rejection_sampling_n, drafts)
+    if 1 != drafts != num_generations:  # 1 is what nobody needs to have said
+        raise ValueError(
+            f"num_generations={drafts} and rejection_sampling_n={rejection_sampling_n}: both are the number "
+            "of drafts a problem; give one of them"
+        )
     if not isinstance(max_iterations, int) or isinstance(max_iterations, bool) or max_iterations < 0:
         raise ValueError(f"max_iterations must be 0 or more, got {max_iterations!r}")
+    if judge is None and judge_all is True:
+        raise ValueError("judge_all=True, but there is no judge to score the drafts: give a judge=")
     if judge_all is None:
         judge_all = not getattr(judge, "calls_model", False)
     _check_flags(
@@ -140,6 +147,8 @@ def make_recipe(
         asked["types"] = {problem.type or "" for problem in problems}
         asked["models"] = {generator.model}
         thresholds = Thresholds.for_judge(score_threshold, judge, rule, **asked)
+    few_shot = _few_shot(few_shot_examples)
+    _refuse_shown(problems, few_shot)
     sampling = {"temperature": temperature, "top_p": top_p, "max_tokens": max_tokens}
     for given in (seed, improver_seed):
         check_sampling({**sampling, "seed": given}, None)
@@ -155,7 +164,7 @@ def make_recipe(
         thresholds=thresholds,
         num_generations=num_generations,
         max_iterations=max_iterations,
-        few_shot=_few_shot(few_shot_examples),
+        few_shot=few_shot,
         rationalization=rationalization,
         verifier=verifier,
         show_trace=show_trace,
@@ -223,6 +232,20 @@ def _few_shot(examples: Any) -> str | list[dict[str, str]] | None:
                 f"few_shot_examples, item {number}: needs the keys 'problem' and 'trace' (or give one string)"
             )
     return [{"problem": str(e["problem"]), "trace": str(e["trace"])} for e in examples]
+
+
+def _refuse_shown(problems: Sequence[Problem], few_shot: str | Sequence[dict[str, str]] | None) -> None:
+    """ValueError for a worked example that is one of the problems: the model would read its answer."""
+    if few_shot is None or isinstance(few_shot, str):
+        return
+    shown = {" ".join(example["problem"].split()): n for n, example in reversed(list(enumerate(few_shot)))}
+    texts = ((problem.id, " ".join(problem.problem.split())) for problem in problems)
+    if both := [(id, shown[text]) for id, text in texts if text in shown]:
+        (id, number), count = both[0], f" ({len(both)} problems are shown in all)" if both[1:] else ""
+        raise ValueError(
+            f"few_shot_examples, item {number}: it is the problem {id!r} and shows its answer to the model "
+            f"that is to solve it{count}. Leave it out of the examples or of the problems"
+        )
 
 
 def _verifier(

@@ -63,7 +63,8 @@ def self_improve(*args: Any, **options: Any) -> SelfImprovement:
     cycles: a later call may ask for more; one for fewer takes none back.
     num_generations, teacher_generations: drafts a problem. problems_per_cycle: drawn by difficulty; None =
         all; or one number a cycle.
-    few_shot_examples: shown to whoever is not trained; what is trained on is the bare problem.
+    few_shot_examples: shown to whoever is not trained, no problem of the task among them; what is trained on
+        is the bare problem.
     method: "sft", "dpo", "dpo_sft", "kto", or one a cycle (the last goes on). policy: which traces (sft:
         all_accepted, best, first_correct) or pairs (dpo, dpo_sft: correct_vs_wrong, best_vs_worst,
         first_vs_last, length_controlled, gold_vs_model), or one of each; max_per_problem of each, over all

@@ -11,7 +11,7 @@ import csv
 import io
 import json
 import pathlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
@@ -105,12 +105,20 @@ def read_json(name: str, path: pathlib.Path) -> Table:
 
 
 def rows_of_json(name: str, value: Any) -> Table:
-    """A list of rows; an object that holds one as "problems" or "traces"; or an object of equal columns."""
+    """A list of rows; an object that holds one, as "problems" or "traces" or as all it holds; or an object of
+    equal columns."""
     if isinstance(value, dict):
         for key in ("problems", "traces"):
             if isinstance(value.get(key), list):
                 return rows_of_list(name, value[key])
         columns = list(value.values())
+        if columns and all(map(_holds_rows, columns)):
+            if len(columns) == 1:
+                return rows_of_list(name, list(columns[0]))
+            raise ProblemError(
+                f"{name} holds rows under {', '.join(map(repr, value))}. "
+                f"Fix: give those of one, such as problems[{next(iter(value))!r}]."
+            )
         if columns and all(isinstance(c, list) and len(c) == len(columns[0]) for c in columns):
             return rows_of_list(
                 name, [dict(zip(value, row, strict=True)) for row in zip(*columns, strict=True)]
@@ -124,12 +132,19 @@ def rows_of_json(name: str, value: Any) -> Table:
     return rows_of_list(name, value)
 
 
+def _holds_rows(value: Any) -> bool:
+    """Whether this is no column of values but rows, as under "data" or as the split of a data set."""
+    no_rows = isinstance(value, str | bytes | Mapping | Iterator) or not isinstance(value, Iterable)
+    return not no_rows and isinstance(next(iter(value), None), Mapping)
+
+
 def rows_of_list(name: str, rows: list[Any]) -> Table:
     return Table(name, [(f"row {index} (from 0)", row) for index, row in enumerate(rows)])
 
 
 def read_csv(name: str, path: pathlib.Path) -> Table:
-    """Every cell stays text byte for byte ("007", "1e5"); quoting faults are errors, not guesses."""
+    """Every cell below the header stays text byte for byte ("007", "1e5"); quoting faults are errors, not
+    guesses."""
     text = decode(name, path.read_bytes())
     table, header = Table(name), None
     try:
@@ -159,10 +174,14 @@ def read_csv(name: str, path: pathlib.Path) -> Table:
 def _csv_header(name: str, cells: list[str]) -> list[str]:
     if len(cells) == 1 and ";" in cells[0]:
         raise ProblemError(f"{name}: its columns are parted by semicolons. Fix: save it with commas.")
-    if len(set(cells)) != len(cells):
-        twice = next(cell for cell in cells if cells.count(cell) > 1)
-        raise ProblemError(f"{name} has two columns named {twice!r}. Fix: rename one.")
-    return cells
+    names = [cell.strip() for cell in cells]  # "id, problem": nobody means the blank
+    _refuse_twins(name, names)
+    return names
+
+
+def _refuse_twins(name: str, names: Sequence[str]) -> None:
+    if twice := [one for one in names if names.count(one) > 1]:
+        raise ProblemError(f"{name} has two columns named {twice[0]!r}. Fix: rename one.")
 
 
 def read_parquet(name: str, path: pathlib.Path) -> Table:
@@ -170,6 +189,7 @@ def read_parquet(name: str, path: pathlib.Path) -> Table:
     import pyarrow.parquet
 
     try:
+        _refuse_twins(name, pyarrow.parquet.read_schema(path).names)
         rows = pyarrow.parquet.read_table(path).to_pylist()
     except (pyarrow.ArrowException, OSError) as error:
         raise ProblemError(f"{name} is no readable Parquet file ({error}). Fix: write it again.") from None

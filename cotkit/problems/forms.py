@@ -19,7 +19,7 @@ import decimal
 import math
 import numbers
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from cotkit.problems.records import Problem, ProblemError
@@ -27,6 +27,11 @@ from cotkit.records import Row
 
 TEXT_FIELDS = ("problem", "question", "prompt")
 REFERENCE_FIELDS = ("reference", "final_answer", "answer", "solution")
+_LIKE_A_REFERENCE = {  # what data sets call it elsewhere, in lower case
+    *REFERENCE_FIELDS,
+    "correct_answer", "expected_answer", "expected_output", "gold", "gold_answer", "golden_answer", "gt",
+    "ground_truth", "groundtruth", "gt_answer", "reference_answer", "target",
+}  # fmt: skip
 MAPPABLE = tuple(name for name in Problem.model_fields if name != "metadata")
 
 _EXPECTED = (
@@ -37,10 +42,11 @@ _EXPECTED = (
 _NUMBER = re.compile(r"\s*[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?=\s|$)")  # and perhaps a unit
 _WIDEST = 0.01  # of the answer; a wider tolerance accepts wrong answers
 _GSM8K_END = re.compile(r"####\s*[-$\d][\d,.]*\s*\Z")
-# What an earlier run wrote beside a problem is no part of the problem.
+# What an earlier run wrote beside a problem is no part of the problem: by the fields it is known by, of which
+# the first is a list, for others have a list of candidates too.
 _RESULTS = {
-    "candidates": set(Row.model_fields) - set(Problem.model_fields),
-    "improvement_history": {
+    ("candidates", "accepted", "drop_reason"): set(Row.model_fields) - set(Problem.model_fields),
+    ("improvement_history",): {
         "final_trace",
         "agent_evaluate_success",
         "boxed_answer_success",
@@ -114,6 +120,17 @@ class Form:
             columns["solution_code"] = "rationale"
         return columns
 
+    def unread_reference(self, rows: Iterable[Any]) -> str | None:
+        """A field of `rows`, none of which has a reference, that by its name could hold one."""
+        alike = (
+            re.sub(r"[\s-]+", "_", str(name).strip().lower()) in _LIKE_A_REFERENCE for name in self._fields
+        )
+        own = self._own.values()
+        found = [name for name, like in zip(self._fields, alike, strict=True) if like and name not in own]
+        if not found:
+            return None
+        return next((name for row in rows for name in found if not _absent(row.get(name))), None)
+
     def _checked_own(self, found: list[str], name: str) -> dict[str, str]:
         for field, column in self._own.items():
             if field not in MAPPABLE:
@@ -166,7 +183,7 @@ def build(row: Any, columns: Mapping[str, str], default_id: str | None) -> tuple
     values: dict[str, Any] = {
         "id": _id(row, columns.get("id", "id"), default_id, faults),
         "problem": _text(row, columns["problem"], faults, required=True),
-        "tolerance": _tolerance(row, columns.get("tolerance", "tolerance"), faults),
+        "tolerance": _tolerance(row, columns.get("tolerance", "tolerance"), faults, below=1.0),
     }
     for field in ("reference", "type", "answer_type", "solution_code", "licence"):
         values[field] = _text(row, columns[field], faults) if field in columns else None
@@ -248,7 +265,7 @@ def _text_fix(value: Any) -> str:
     return "give one text, or name another column with fields={...}"
 
 
-def _tolerance(row: Mapping, column: str, faults: list[str]) -> float | None:
+def _tolerance(row: Mapping, column: str, faults: list[str], below: float = math.inf) -> float | None:
     value = row.get(column)
     if _absent(value):
         return None
@@ -256,18 +273,18 @@ def _tolerance(row: Mapping, column: str, faults: list[str]) -> float | None:
         number = math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError):
         number = math.nan
-    if not math.isfinite(number) or number < 0:
+    if not 0 <= number < below:  # nor nan or inf
         fix = "give a relative tolerance such as 0.01, or leave the field out"
-        faults.append(f"field {column!r} must be a number from 0, not {_kind(value)}. Fix: {fix}.")
+        faults.append(f"field {column!r} must be a number from 0 to below 1, not {_kind(value)}. Fix: {fix}.")
         return None
-    return number
+    return number or None  # 0 is none
 
 
 def _metadata(row: Mapping, columns: Mapping[str, str], faults: list[str]) -> dict[str, Any]:
     """Every other field of the row, with an inner "metadata" object spread out; JSON values only."""
     used = set(columns.values()) | {"metadata"}
-    for sign, results in _RESULTS.items():
-        if isinstance(row.get(sign), list):
+    for signs, results in _RESULTS.items():
+        if isinstance(row.get(signs[0]), list) and row.keys() >= set(signs):
             used |= results
     extra = {str(key): value for key, value in row.items() if key not in used}
     inner = row.get("metadata")

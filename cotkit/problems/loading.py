@@ -122,7 +122,7 @@ def _validate(table: Table, fields: Mapping[str, str] | None, duplicates: str) -
         problem, found = make(number, row)
         faults += [f"{place}: {fault}" for fault in found]
         ids.append(hash(problem and problem.id))
-        texts.append(hash(problem and problem.problem))
+        texts.append(hash(problem and problem.problem.strip()))
         if problem and problem.reference is None and not any(map(problem.metadata.get, _PROGRAMS)):
             bare.append(number)
         if not isinstance(table, FileTable):
@@ -145,6 +145,12 @@ def _validate(table: Table, fields: Mapping[str, str] | None, duplicates: str) -
         ((_, first, _),) = table.at(bare[:1])
         text = f"{len(bare)} of {kept} problems have no reference (the first in {first})"
         warnings.warn(f"{table.name}: {text}: they can be judged, not verified", stacklevel=3)
+    elif len(bare) == kept and (column := form.unread_reference(row for _, _, row in table.at(bare))):
+        warnings.warn(
+            f"{table.name}: no problem has a reference, but the field {column!r} looks like one. If it is: "
+            f'load_problems(..., fields={{"reference": {column!r}}})',
+            stacklevel=3,
+        )
     if isinstance(table, FileTable):
         return table.problems(make, left_out, renamed)
     for number, id in renamed.items():
@@ -193,14 +199,14 @@ def _repeats(located: Iterable[tuple[int, str, Problem]]) -> list[str]:
     for _, place, problem in located:
         first = by_id.setdefault(problem.id, (place, problem))
         if first[0] != place:
-            both = ", with the same text" if first[1].problem == problem.problem else ""
+            both = ", with the same text" if first[1].problem.strip() == problem.problem.strip() else ""
             faults.append(
                 f"{place}: the id {problem.id!r} stands in {first[0]} already{both}. Fix: give every row its "
                 'own id (1 and "1" are one id), map another field, fields={"id": ...}, or load with '
                 'duplicates="fix".'
             )
             continue
-        first = by_text.setdefault(problem.problem, (place, problem))
+        first = by_text.setdefault(problem.problem.strip(), (place, problem))
         if first[0] != place:
             faults.append(
                 f"{place} (id {problem.id!r}): the same text as {first[0]} (id {first[1].id!r}), "
@@ -215,12 +221,16 @@ def _without_repeats(
     """The numbers of the rows that repeat a text, and new ids for those that repeat an id. `ids`: the hashes
     of all ids there are."""
     left_out, renamed = set[int](), dict[int, str]()
-    texts, used, taken = set[str](), set[str](), set[int]()
-    for number, _, problem in located:
-        if problem.problem in texts:
+    references, contradictions = dict[str, str](), list[str]()  # of each text; the rows that say another
+    used, taken = set[str](), set[int]()
+    for number, place, problem in located:
+        text, reference = problem.problem.strip(), (problem.reference or "").strip()
+        if text in references:
             left_out.add(number)
+            if reference != references[text]:
+                contradictions.append(f"{place}: {reference[-60:]!r}, kept is {references[text][-60:]!r}")
             continue
-        texts.add(problem.problem)
+        references[text] = reference
         id = problem.id
         if id in used:
             taken = taken or set(ids)
@@ -229,11 +239,13 @@ def _without_repeats(
             taken.add(hash(id))
         used.add(id)
     if left_out or renamed:
-        warnings.warn(
-            f"duplicates: {len(left_out)} rows left out (the text of an earlier row), "
-            f"{len(renamed)} ids numbered",
-            stacklevel=4,
-        )
+        said = f"duplicates: {len(left_out)} rows left out (the text of an earlier row), "
+        said += f"{len(renamed)} ids numbered"
+        if contradictions:
+            said += (
+                f"; {len(contradictions)} of the rows left out have another reference ({contradictions[0]})"
+            )
+        warnings.warn(said, stacklevel=4)
     return left_out, renamed
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
 import itertools
 import json
 import math
@@ -49,10 +50,22 @@ def plain(value: Any) -> Any:
     return str(value)
 
 
+_SAID_BY_SLUG = re.compile(r"[A-Za-z0-9\s.,:;!?'\"()\[\]/_–—‘’“”-]{1,60}")
+
+
 def slug(text: str, fallback: str = "untitled") -> str:
     """A short lower-case file name: "What refinement bought" -> "what-refinement-bought"."""
     ascii_text = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
     return re.sub(r"[^a-z0-9]+", "-", ascii_text).strip("-")[:60].strip("-") or fallback
+
+
+def folder_slug(title: str) -> str:
+    """`slug`, with a hash where it says less than the title: two titles in Chinese, "C" and "C++", two long
+    ones that begin alike are to be two folders. Case, accents and punctuation do not count."""
+    letters = "".join(c for c in unicodedata.normalize("NFKD", title) if not unicodedata.combining(c))
+    if _SAID_BY_SLUG.fullmatch(letters):
+        return slug(title)
+    return f"{slug(title)}-{hashlib.sha256(title.encode('utf-8', 'surrogatepass')).hexdigest()[:6]}"
 
 
 def unused(name: str, taken: Collection[str]) -> str:

@@ -116,7 +116,8 @@ class Report:
                 "a parameter looks like a key: give the report the NAME of the variable that holds it"
             )
         named = folder or os.environ.get("COTKIT_REPORT_DIR")
-        self.folder = pathlib.Path(named or root() / "reports" / f"{files.slug(title)}-lab").expanduser()
+        named = named or root() / "reports" / f"{files.folder_slug(title)}-lab"
+        self.folder = pathlib.Path(named).expanduser()
         self.record = {**empty_record(), "title": title, "parameters": dict(parameters or {})}
         self._cards = CardRow()
         self._write()

@@ -2,7 +2,7 @@
 
 from cotkit.records import Candidate, Row
 from cotkit.runs.digests import DigestMap
-from cotkit.runs.export import ExportReport, export_rows
+from cotkit.runs.export import ExportReport, check_name, export_rows
 from cotkit.runs.folder import (
     REPLACING,
     STOP,
@@ -48,6 +48,7 @@ __all__ = [
     "SelfImprovement",
     "View",
     "add_label",
+    "check_name",
     "check_resume",
     "config_differences",
     "counts_line",

@@ -211,18 +211,8 @@ def _length(candidate: Candidate) -> int:
     return sum(map(len, parts(candidate)))
 
 
-def _check(
-    target: pathlib.Path,
-    format: str,
-    options: dict[str, Any],
-    reasoning: str | None,
-    system: str | None,
-    metadata: bool | None,
-) -> Format:
-    """Everything that can be refused before a row is read."""
-    if format not in FORMATS:
-        raise ValueError(f"unknown format {format!r}; known: {', '.join(sorted(FORMATS))}")
-    spec = FORMATS[format]
+def check_name(target: pathlib.Path, format: str) -> None:
+    """ValueError for a name that no file of the format can have."""
     if target.is_dir():
         raise ValueError(
             f"{target} is a folder: name a file in it, for instance {target / (format + '.jsonl')}"
@@ -239,6 +229,21 @@ def _check(
         )
     if target.suffix == ".json" and format.startswith("openai"):
         raise ValueError(f"OpenAI takes JSON Lines: name the file {target.stem}.jsonl")
+
+
+def _check(
+    target: pathlib.Path,
+    format: str,
+    options: dict[str, Any],
+    reasoning: str | None,
+    system: str | None,
+    metadata: bool | None,
+) -> Format:
+    """Everything that can be refused before a row is read."""
+    if format not in FORMATS:
+        raise ValueError(f"unknown format {format!r}; known: {', '.join(sorted(FORMATS))}")
+    spec = FORMATS[format]
+    check_name(target, format)
     if unknown := sorted(set(options) - _OPTIONS[spec.view]):
         known = sorted(_OPTIONS[spec.view])
         raise ValueError(f"{format} takes no {', '.join(unknown)}; its options: {', '.join(known) or 'none'}")

@@ -200,6 +200,11 @@ BAD = [
     ({"verifier": "exact"}, TypeError, "must be a Verifier"),
     ({"show": "loud"}, ValueError, "show must be"),
     ({"resume": "must"}, ValueError, "resume='must'"),
+    (
+        {"few_shot_examples": [{"problem": problems(2)[1].problem, "trace": "\\boxed{4}"}]},
+        ValueError,
+        "few_shot_examples, item 0: it is the problem 'p2'",
+    ),
 ]
 
 

@@ -540,6 +540,7 @@ def test_own_prompts_are_used_and_hashed(serve, tmp_path):
     assert only(run).best.prompt["hash"] == run.config["prompts"]["reasoning"] != shipped
 
 
+EXAMPLE = {"problem": "2+2?", "trace": "2 + 2 = \\boxed{4}"}
 BAD = {
     "negative n": ({"num_generations": -1}, "num_generations must be a whole number"),
     "zero rejection n": ({"rejection_sampling_n": 0}, "rejection_sampling_n must be"),
@@ -558,6 +559,7 @@ BAD = {
     "no tokens": ({"max_tokens": 0}, "max_tokens"),
     "unknown show": ({"show": "loud"}, "show must be"),
     "output into a folder": ({"output_path": "/"}, "output_path"),
+    "output by another kind's name": ({"output_path": "traces.json.gz"}, "no name for a camel file"),
     "unknown option": ({"n_generations": 3}, "n_generations"),
     "few-shot without trace": ({"few_shot_examples": [{"problem": "x"}]}, "item 0"),
     "a word for a flag": ({"rationalization": "yes"}, "rationalization must be True or False"),
@@ -566,6 +568,18 @@ BAD = {
     "zero time": ({"time_limit": 0}, "time_limit"),
     "bad resume": ({"resume": "yes"}, "resume"),
     "a model as judge": ({"judge": "model"}, "LLMJudge"),
+    "one option by both its names": (
+        {"num_generations": 2, "rejection_sampling_n": 3},
+        "num_generations=2 and rejection_sampling_n=3",
+    ),
+    "every draft scored by no judge": (
+        {"judge": "none", "judge_all": True},
+        "judge_all=True, but there is no",
+    ),
+    "an example that is the problem": (
+        {"few_shot_examples": [EXAMPLE, {**EXAMPLE, "problem": "PID=1;  what is\n1 + 1? "}]},
+        "few_shot_examples, item 1: it is the problem 'p1'",
+    ),
 }
 
 
@@ -573,8 +587,7 @@ BAD = {
 def test_a_bad_option_is_refused_before_anything_is_asked(serve, tmp_path, options, message):
     server = serve(solve)
     options = dict(options)
-    judges = options.pop("judge", None)
-    judges = model(server) if judges else judge(server)
+    judges = {"judge": judge(server), "model": model(server), "none": None}[options.pop("judge", "judge")]
     with pytest.raises((ValueError, TypeError), match=message):
         quiet([problem(1)], model(server), judges, **{"run": tmp_path / "r", **options})
     assert server.calls == 0

@@ -320,6 +320,16 @@ def test_what_holds_no_text_is_an_empty_completion(odd, reward):
     assert given == [reward, 1.0]
 
 
+def test_trl_is_told_of_ids_that_are_other_problems():
+    reward = Environment(
+        [{"problem": "2+2?", "reference": "4"}, {"problem": "3+3?", "reference": "6"}]
+    ).as_trl_reward()
+    given = {"prompts": ["x"] * 2, "completions": [r"\boxed{6}", r"\boxed{4}"], "problem": ["3+3?", "2+2?"]}
+    assert reward(**given) == reward(**given, id=[1, 0]) == [1.0, 1.0]
+    with pytest.raises(ValueError, match=r"another problem with id '0' .*'3\+3\?', not '2\+2\?'"):
+        reward(**given, id=[0, 1])
+
+
 def test_trl_is_told_what_its_data_set_lacks():
     reward = Environment(problems(1)).as_trl_reward()
     with pytest.raises(ValueError, match="column 'id' or 'problem'"):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import math
 import sys
 import textwrap
 import warnings
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 import cotkit
@@ -38,11 +41,14 @@ def test_the_same_rows_load_from_every_format(write, tmp_path):
         write("p.json", json.dumps(TWO)),
         write("wrapped.json", json.dumps({"problems": TWO})),
         write("columns.json", json.dumps({key: [row[key] for row in TWO] for key in TWO[0]})),
+        write("data.json", json.dumps({"data": TWO})),
         write("p.csv", "id,problem,reference\na,1 + 1?,2\nb,2 + 2?,4\n"),
+        write("blanks.csv", "id, problem, reference \na,1 + 1?,2\nb,2 + 2?,4\n"),
         tmp_path / "p.parquet",
         TWO,
         iter(TWO),
         {"problems": TWO},
+        {"train": tuple(TWO)},
         frame,
         [Problem(**row) for row in TWO],
     ]
@@ -114,6 +120,12 @@ def test_csv_keeps_quotes_newlines_and_very_long_cells_and_leaves_the_csv_module
     assert csv.field_size_limit() == before
 
 
+def parquet_twins() -> bytes:
+    columns = [pyarrow.array(["x"]), pyarrow.array(["y"])]
+    pyarrow.parquet.write_table(pyarrow.table(columns, names=["problem"] * 2), file := io.BytesIO())
+    return file.getvalue()
+
+
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
@@ -127,6 +139,9 @@ def test_csv_keeps_quotes_newlines_and_very_long_cells_and_leaves_the_csv_module
         ("p.csv", 'problem,reference\n"x,1\ny,2\n', "row that starts in line 2"),
         ("p.csv", 'problem,reference\nx,1\n"y\n",1,2\n', "line 3: 3 cells, the header has 2"),
         ("p.csv", "problem,problem\nx,1\n", "two columns named 'problem'"),
+        ("p.csv", "problem, problem\nx,1\n", "two columns named 'problem'"),
+        ("p.parquet", parquet_twins(), "two columns named 'problem'. Fix: rename one"),
+        ("p.json", '{"train": [{"problem": "x"}], "test": [{"problem": "y"}]}', "rows under 'train', 'test'"),
         ("p.csv", "problem;reference\nx;1\n", "semicolons"),
         ("p.parquet", b"PAR1 not really", "Parquet"),
         ("p.txt", "x", "unknown kind of file"),
@@ -178,6 +193,7 @@ def test_a_damaged_file_is_refused_with_the_place_and_the_fix(write, name, conte
             },
         ),
         ({"problem": "p", "license": "MIT", "tolerance": "0.01"}, {"licence": "MIT", "tolerance": 0.01}),
+        ({"problem": "p", "tolerance": 0}, {}),
         ({"problem": "p", "reference": None, "type": "", "licence": " "}, {}),
     ],
 )
@@ -206,6 +222,8 @@ def test_rows_of_an_earlier_run_load_as_the_problems_they_came_from(write):
     problem = Problem(id="7", problem="p", reference="3", type="t", tolerance=0.1, metadata={"level": 2})
     row = Row(index=4, drop_reason="rejected", **problem.model_dump())
     assert load_problems(write("drops.jsonl", [row.model_dump()])) == [problem]
+    own = {"candidates": ["A) Chile", "B) Peru"], "index": 7, "detail": "Wiki", "final": "x", "version": "2"}
+    assert load_problems([{"question": "Where?", "answer": "A", **own}])[0].metadata == own
 
 
 def test_own_column_names_are_mapped_and_misspelt_ones_refused():
@@ -289,6 +307,8 @@ def test_other_fields_become_metadata_that_json_can_hold():
         ({"problem": "p", "tolerance": "wide"}, "tolerance", "str 'wide'"),
         ({"problem": "p", "tolerance": True}, "tolerance", "bool True"),
         ({"problem": "p", "tolerance": -0.1}, "tolerance", "float -0.1"),
+        ({"problem": "p", "tolerance": 1}, "tolerance", "int 1"),
+        ({"problem": "p", "tolerance": "5"}, "tolerance", "str '5'"),
         ("p", "row", "str 'p'"),
     ],
 )
@@ -351,6 +371,34 @@ def test_duplicates_can_be_fixed_on_request_and_are_counted():
     with pytest.warns(UserWarning, match=r"1 rows left out .* 1 ids numbered"):
         problems = load_problems(rows, duplicates="fix")
     assert [(p.id, p.problem) for p in problems] == [("a", "x"), ("a-3", "y"), ("a-2", "z")]
+
+
+def test_a_repeat_with_another_reference_is_pointed_out():
+    rows = [{"problem": "x", "reference": "1"}, {"problem": "x ", "reference": "2"}, {"problem": "y"}]
+    with pytest.raises(ProblemError, match="the same text as row 0"):
+        load_problems(rows)
+    told = r"1 rows left out .*; 1 of the rows left out have another reference \(row 1 .*: '2', kept is '1'\)"
+    with pytest.warns(UserWarning, match="no reference"), pytest.warns(UserWarning, match=told):
+        problems = load_problems(rows, duplicates="fix")
+    assert [(p.problem, p.reference) for p in problems] == [("x", "1"), ("y", None)]
+    with pytest.warns(UserWarning, match="numbered$"):
+        load_problems([rows[0], {"problem": "x", "reference": " 1"}], duplicates="fix")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("name", ["expected_answer", " reference", "Answer", "Ground Truth"])
+def test_a_field_that_may_hold_the_references_nobody_read_is_pointed_out(write, name, stream):
+    path = write("p.jsonl", [{"problem": "x", name: None}, {"problem": "y", name: "1"}])
+    with pytest.warns(UserWarning, match=rf"no problem has a reference, but the field {name!r} looks like"):
+        load_problems(path, stream=stream)
+    with pytest.warns(UserWarning, match="1 of 2 problems have no reference"):
+        assert load_problems(path, stream=stream, fields={"reference": name})[1].reference == "1"
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", ["topic", "answer", "answers_wanted", "problem"])
+def test_problems_without_any_reference_load_without_a_word(write, name):
+    load_problems(write("p.jsonl", [{name: None, "problem": "x"}, {name: "", "problem": "y"}]))
 
 
 def test_a_missing_reference_among_others_is_pointed_out(write):

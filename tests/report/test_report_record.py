@@ -49,6 +49,18 @@ def test_figures_whose_captions_begin_alike_get_files_of_their_own(report):
     assert not plt.get_fignums(), "a figure that was shown is closed"
 
 
+ONE_EACH = ["数学报告", "物理报告", "Отчёт", "تقرير", "📊", "", "C", "C++", "C#", "Maß", "a" * 61, "a" * 62]
+
+
+def test_titles_that_are_spelt_alike_get_folders_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.setenv("COTKIT_ROOT", str(tmp_path))
+    monkeypatch.delenv("COTKIT_REPORT_DIR", raising=False)
+    folders = {Report(title).folder.name for title in ONE_EACH}
+    assert len(folders) == len(ONE_EACH) and all(len(name) < 80 for name in folders)
+    plain = {"Untitled": "untitled-lab", "A study": "a-study-lab", "Café: v2’s": "cafe-v2s-lab"}
+    assert {title: Report(title).folder.name for title in plain} == plain
+
+
 def test_no_key_of_the_environment_reaches_the_file(report, monkeypatch):
     monkeypatch.setenv("SOME_TOKEN", "abc-very-secret")
     report.finding("the endpoint said: bad key abc-very-secret")

@@ -396,6 +396,27 @@ def test_a_damaged_file_is_named(tmp_path, name, content):
         RunFolder(tmp_path / "r", {"model": "m"})
 
 
+def test_a_folder_of_runs_names_them(tmp_path):
+    for name in "ba":
+        write(tmp_path / "both" / name, row(1))
+    with pytest.raises(RunError, match=r"both is no run folder.*Run folders in it: a, b$"):
+        open_run(tmp_path / "both")
+    for name in "0123456789":
+        write(tmp_path / "both" / name, row(1))
+    with pytest.raises(RunError, match=r"0, 1, .*, 7 and 4 more$"):
+        open_run(tmp_path / "both")
+
+
+@pytest.mark.parametrize("metadata", [{}, {"k": 1}])
+def test_the_rows_of_a_run_can_be_saved_as_parquet(tmp_path, metadata):
+    import pandas
+
+    write(tmp_path / "r", row(1, metadata=metadata), row(2))
+    open_run(tmp_path / "r").rows.to_parquet(tmp_path / "rows.parquet")
+    read = pandas.read_parquet(tmp_path / "rows.parquet")
+    assert read.id.tolist() == ["p1", "p2"] and read.metadata.tolist() == [metadata or None, None]
+
+
 def test_the_same_configuration_gets_the_same_folder_name():
     assert (
         folder_name("distill", {"a": 1})

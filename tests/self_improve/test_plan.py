@@ -55,6 +55,11 @@ WRONG = [
     ({"test": float("inf")}, ValueError, "test is a number of problems, or a share below 1, got inf"),
     ({"dev": float("nan")}, ValueError, "dev is a number of problems"),
     ({"replay_fraction": "a"}, ValueError, "replay_fraction is a share from 0 to 1, got 'a'"),
+    (
+        {"few_shot_examples": [{"problem": p.problem, "trace": "t"} for p in problems()]},
+        ValueError,
+        r"item 0: it is the problem 'p1' .* \(52 problems are shown in all\)",
+    ),
     ({"few_shot_examples": 5}, TypeError, "few_shot_examples must be a text or a list .*got int"),
     ({"few_shot_examples": {"problem": "Q", "trace": "T"}}, TypeError, "few_shot_examples .*got dict"),
     (

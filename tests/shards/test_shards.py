@@ -271,9 +271,13 @@ def test_merging_needs_one_configuration_and_each_problem_once(serve, tmp_path):
     with pytest.raises(RunError, match=r"max_iterations: 0 -> 1"):
         merge_runs([first.path, other.path], tmp_path / "out2")
     same = finished(server, tmp_path / "d", problems(5)[3:])
-    with pytest.raises(RunError, match=r"'p3' is in .*a and in .*d"):
+    with pytest.raises(RunError, match=r"'p3' is in .*a and in .*d$"):
         merge_runs([first.path, same.path], tmp_path / "out3")
     assert not (tmp_path / "out3").exists()
+    texts = [{"problem": problems(8)[n].problem, "reference": "1"} for n in (6, 7)]
+    parts = [finished(server, tmp_path / str(n), texts[n : n + 1]).path for n in (0, 1)]
+    with pytest.raises(RunError, match=r"'0' is in .* two problems with one id: where rows bring no ids"):
+        merge_runs(parts, tmp_path / "out3")
     with pytest.raises(RunError, match="named twice"):
         merge_runs([first.path, first.path], tmp_path / "out4")
     with pytest.raises(RunError, match="nothing to merge"):
