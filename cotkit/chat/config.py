@@ -17,9 +17,9 @@ import dataclasses
 import difflib
 import ipaddress
 import json
-import math
 import os
 import re
+import sys
 import urllib.parse
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -172,7 +172,7 @@ def check_number(
     if optional and value is None:
         return
     fits = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
-    if not fits or not math.isfinite(value):
+    if not fits or not abs(value) <= sys.float_info.max:  # not for NaN either
         raise TypeError(f"{name} must be a {'whole ' if whole else ''}number, got {value!r}")
     if least is not None and value < least:
         raise ValueError(f"{name} must be at least {least}, got {value!r}")
@@ -192,10 +192,12 @@ def checked_url(base_url: str | None) -> str:
     """
     if base_url is None:
         base_url = os.environ.get("OPENAI_BASE_URL", "").strip() or OPENAI_URL
+    base_url = base_url.strip() if isinstance(base_url, str) else base_url
     try:
         parts = urllib.parse.urlsplit(base_url)
         valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
         valid = valid and bool(_HOST.fullmatch(parts.hostname)) and bool(parts.hostname.encode("idna"))
+        valid = valid and base_url.isprintable() and " " not in base_url  # urlsplit drops line breaks
     except (ValueError, AttributeError, TypeError):
         valid = False
     if not valid:

@@ -1,8 +1,9 @@
 """How one endpoint wants to be asked: the request's body, the cache key, and what its refusals teach.
 
 "OpenAI-compatible" leaves room: some models want `max_completion_tokens`, some take no temperature or seed,
-some no JSON schema, few more than one choice. A 400 that names such a parameter changes the dialect once, for
-all later calls; what was really sent stands in `Completion.params`. The cache key holds what was asked for.
+some no JSON schema or system message, few more than one choice. A 400 that names such a thing changes the
+dialect once, for all later calls; what was really sent stands in `Completion.params`. The cache key holds
+what was asked for.
 """
 
 from __future__ import annotations
@@ -33,10 +34,20 @@ DISPENSABLE = ("temperature", "top_p", "seed")  # left out, with a warning, wher
 
 _UNSUPPORTED = re.compile(
     r"unsupported|(not|n't) (be )?(support|permit|allow)|unrecogni[sz]ed|unknown|unexpected"
-    r"|extra (input|field)|deprecated|instead|only the default",
+    r"|extra (input|field)|deprecated|\buse\b.{0,60}\binstead|only the default|incompatible"
+    r"|only [\d.]+ is allowed|may only be set to|must be (set to )?[\d.]+ (for|with|when)",
     re.I,
 )
-_FORMAT = re.compile(r"response[ _]?format|json[ _]?(schema|object|mode)|structured|grammar|guided", re.I)
+_FORMAT = re.compile(
+    r"response[ _]?format|schema|json[ _]?(object|mode|validate)|(generate|validate) json|structured|grammar"
+    r"|guided|output_config",
+    re.I,
+)
+_NO_SYSTEM = re.compile(
+    r"system'? role (is )?not supported|only user and assistant roles|roles must alternate"
+    r"|does not support '(system|developer)'|developer instruction is not enabled",
+    re.I,
+)
 
 _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 
@@ -93,6 +104,7 @@ class Dialect:
         self.takes_n = host == OPENAI_HOST if options.supports_n == "auto" else options.supports_n
         self._mode = STRUCTURED[0] if options.structured == "auto" else options.structured
         self._refused: set[str] = set()
+        self._takes_system = True
 
     def parameters(self, call: Call) -> dict[str, Any]:
         """The parameters of a call as asked for; the seed moves on with the sample index."""
@@ -139,14 +151,21 @@ class Dialect:
                 messages = structured.with_schema(messages, call.schema)
             if (wanted := call.schema.response_format(self._mode)) is not None:
                 parameters["response_format"] = wanted
+        if not self._takes_system:
+            messages = _without_system(messages)
         return {"model": self._options.model, "messages": [_sendable(m) for m in messages], **parameters}
 
     def learn(self, failure: Failure, sent: dict[str, Any]) -> bool:
         """True when the refusal names something this dialect can do without: ask again, it differs now."""
         if failure.kind != "bad_request":
             return False
-        named = {failure.param} if failure.param else set(re.findall(r"\w+", failure.message))
-        words = f"{failure.param} {failure.message}"
+        named = {failure.param} if failure.param else set(re.findall(r"\w+", failure.words))
+        words = f"{failure.param} {failure.words}"
+        if _NO_SYSTEM.search(words) and any(m.get("role") == "system" for m in sent["messages"]):
+            if self._takes_system:
+                log.warning("%s takes no system message: its text goes to the user's", self._options.model)
+            self._takes_system = False
+            return True
         if "response_format" in sent and _FORMAT.search(words) and self._options.structured == "auto":
             simpler = STRUCTURED.index(sent["response_format"]["type"]) + 1
             self._mode = STRUCTURED[max(simpler, STRUCTURED.index(self._mode))]
@@ -154,7 +173,7 @@ class Dialect:
         if "n" in sent and "n" in named:
             self.takes_n = False
             return True
-        if not _UNSUPPORTED.search(failure.message):  # such as a value out of range
+        if not _UNSUPPORTED.search(words):  # such as a value out of range
             return False
         refused = next(
             (name for name in ("max_tokens", *DISPENSABLE) if name in named and name in sent), None
@@ -165,6 +184,24 @@ class Dialect:
             log.warning("%s takes no %s: it is not sent any more", self._options.model, refused)
         self._refused.add(refused)
         return True
+
+
+def _without_system(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The text of the system messages put before that of the first user message."""
+    said = [message["content"] for message in messages if message["role"] == "system"]
+    rest = [message for message in messages if message["role"] != "system"]
+    place = next((i for i, message in enumerate(rest) if message["role"] == "user"), None)
+    if place is None:
+        return [{"role": "user", "content": _joined(said)}, *rest] if said else messages
+    first = rest[place]
+    return [*rest[:place], {**first, "content": _joined([*said, first["content"]])}, *rest[place + 1 :]]
+
+
+def _joined(contents: list[Any]) -> Any:
+    if all(isinstance(content, str) for content in contents):
+        return "\n\n".join(contents)
+    parts = [[{"type": "text", "text": c}] if isinstance(c, str) else list(c) for c in contents]
+    return [part for some in parts for part in some]
 
 
 def _sendable(message: dict[str, Any]) -> dict[str, Any]:

@@ -70,6 +70,7 @@ class Endpoint:
         self.breaker = Breaker(self._clock, options.max_concurrency)
         self.dialect = Dialect(options, self.identity, self.host)
         self.retries = self.rate_limited = self.answered = 0
+        self._proven = False  # it has given a completion
         self.last_failure = ""
         self._limited_since: float | None = None
         self._client = client
@@ -163,7 +164,7 @@ class Endpoint:
             passing = failure.kind in TRANSIENT and not elsewhere
             passing |= failure.kind == "empty" and empties < EMPTY_RETRIES
             if not passing or retries >= self.options.max_retries:
-                if failure.kind in TRANSIENT:
+                if failure.kind in TRANSIENT or self._refuses_all(failure):
                     self.breaker.gave_up(hash(str(calls[0].messages)))
                 raise failure
             empties += failure.kind == "empty"
@@ -212,10 +213,14 @@ class Endpoint:
             opened = self.breaker.open(failure, hard=True)
         elif failure.kind in TRANSIENT:
             opened = self.breaker.failed(failure, caller)
-        else:
+        elif not self._refuses_all(failure):
             self._works()
         if opened:
             self.limiter.send_away()
+
+    def _refuses_all(self, failure: Failure) -> bool:
+        """Whether it may be the endpoint or its options and not the prompt: so far nothing was answered."""
+        return failure.kind == "bad_request" and not self._proven
 
     def _rate_limited(self, failure: Failure) -> bool:
         now = self._clock.now()
@@ -255,7 +260,7 @@ class Endpoint:
         async with place:
             started = time.monotonic()
             try:
-                reply = read_completion(await transport.post(body))
+                reply = read_completion(await transport.post(body), body)
             except Failure as failure:
                 failure.message = scrub(failure.message, self._secrets())
                 self._record(ledger, role, failure.kind, Usage(), (prompt, 0), started)
@@ -271,6 +276,7 @@ class Endpoint:
             completions = self._completions(body, calls, attempts, reply, usage, latency)
             answered = zip(calls, completions, strict=True)
             self._record(ledger, role, None, usage, tokens, started, answered)
+        self._proven = True
         self._works()
         self.last_failure = ""  # it is of a request that is tried again
         if len(reply.answers) < body.get("n", 1):

@@ -31,6 +31,7 @@ from cotkit.shown import Shown
 T = TypeVar("T")
 
 PASSED_ON = DOWN | TRANSIENT | {"circuit_open", "rate_limit"}  # kinds after which the next endpoint is asked
+GIVEN_UP_BY = PASSED_ON | {"bad_request"}  # the last only where an endpoint has answered nothing yet
 
 _ADVICE = {
     "auth": "check the key that api_key_env names, and what it is allowed to use",
@@ -39,6 +40,7 @@ _ADVICE = {
     "timeout": "raise timeout, lower max_tokens or max_concurrency",
     "context_length": "shorten the prompt or lower max_tokens",
     "empty": "raise max_tokens, or try another temperature",
+    "malformed": "check base_url, which mostly ends in /v1",
     "rate_limit": "it is this call alone: shorten the prompt or lower max_tokens",
 }
 
@@ -275,12 +277,12 @@ class ChatModel(Shown):
     def _error(self, ended: dict[Endpoint, Failure], attempts: list[Attempt]) -> ModelError:
         """What the caller is told when nobody answered; `ended` in the order of asking."""
         *_, last = ended.values()
-        if last.kind in PASSED_ON and all(endpoint.breaker.given_up for endpoint in self.endpoints):
+        if last.kind in GIVEN_UP_BY and all(endpoint.breaker.given_up for endpoint in self.endpoints):
             for endpoint in self.endpoints:
                 endpoint.breaker.told()
             kinds = {endpoint.breaker.kind for endpoint in self.endpoints}
             kind = kinds.pop() if len(kinds) == 1 and kinds <= DOWN else "circuit_open"
-            reasons = "; ".join(f"{_where(e)}: {e.breaker.reason}" for e in self.endpoints)
+            reasons = "; ".join(f"{_where(e)}: {e.breaker.reason or last.message}" for e in self.endpoints)
             message = f"no endpoint of {self.name} is usable. {reasons}"
             return ModelError(kind, _advised(kind, message), attempts, stops_run=True)
         asked = [(e, f) for e, f in ended.items() if f.kind != "circuit_open"] or list(ended.items())

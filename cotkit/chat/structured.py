@@ -10,9 +10,11 @@ It runs in the engine's loop, so every step takes time linear in the text, and t
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import json
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -216,7 +218,13 @@ def _brackets(text: str, start: int) -> Iterator[re.Match[str]]:
 
 def _loads(snippet: str) -> Any:
     try:
-        return json.loads(mend(snippet), strict=False, parse_constant=_no_constant)
+        return json.loads(
+            mend(snippet),
+            strict=False,
+            parse_constant=_no_constant,
+            parse_float=_finite,
+            object_pairs_hook=_each_once,
+        )
     except RecursionError:
         raise ParseError("its JSON is nested too deeply") from None
     except ValueError as error:
@@ -225,6 +233,20 @@ def _loads(snippet: str) -> Any:
 
 def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if found.setdefault(key, value) != value:
+            raise ValueError(f"it holds {key!r} twice, with different values; one is wanted")
+    return found
+
+
+def _finite(number: str) -> float:
+    if not math.isfinite(value := float(number)):
+        raise ValueError(f"{number} is too large a number")
+    return value
 
 
 def mend(snippet: str) -> str:
@@ -292,6 +314,10 @@ def _with_numbers(value: Any, schema: Any) -> Any:
     if isinstance(value, list):
         return [_with_numbers(item, schema.get("items")) for item in value]
     if isinstance(value, str) and schema.get("type") in ("integer", "number") and _NUMBER.fullmatch(value):
+        with contextlib.suppress(ValueError):
+            return int(value)  # through a float its last digits would be lost
         number = float(value)
+        if not math.isfinite(number):
+            return value
         return int(number) if schema["type"] == "integer" and number.is_integer() else number
     return value

@@ -54,20 +54,23 @@ class OpenAITransport:
     async def post(self, body: dict[str, Any]) -> Any:
         try:
             async with asyncio.timeout(self._timeout):
-                return await self._client.post(
+                answer = await self._client.post(
                     "/chat/completions", cast_to=object, body=body, options={"max_retries": 0}
                 )
+            # The client decodes only what is called JSON; some servers call it text, or nothing.
+            return _read(answer.encode()) if isinstance(answer, str) else answer
         except Exception as error:
-            failure = self._failure_of(error)
+            failure = self._failure_of(error, body)
             if failure is None:
                 raise
         raise failure  # outside of `except`: a traceback must not show the client's own error, key and all
 
-    def _failure_of(self, error: Exception) -> Failure | None:
+    def _failure_of(self, error: Exception, sent: dict[str, Any]) -> Failure | None:
         import openai
 
         if isinstance(error, openai.APIStatusError):
-            return classify(error.status_code, error.response.headers, error.body)
+            answer = error.response  # `error.body` is a part of it
+            return classify(error.status_code, answer.headers, _decoded(answer.content), sent)
         failure = _network_failure(error, self._timeout)
         if failure is None and isinstance(error, openai.APIConnectionError):
             return _connection_failure(error)
@@ -131,7 +134,7 @@ class AiohttpTransport:
                     status, headers, answer = await self._follow(status, headers["Location"], content)
             if status < 400:
                 return _read(answer)
-            failure = classify(status, headers, _decoded(answer))
+            failure = classify(status, headers, _decoded(answer), body)
         except Exception as error:
             failure = _network_failure(error, self._timeout)
             if failure is None:
@@ -175,7 +178,8 @@ class AiohttpTransport:
 
         try:
             url = self._request.url.join(yarl.URL(location))
-            same = url.origin() == self._request.url.origin()
+            own = self._request.url
+            same = url.origin() == own.origin() or _is_own_https(own, url)
             headers = {k: v for k, v in self._headers.items() if same or k in ("User-Agent", "Content-Type")}
             if status in (307, 308):
                 return await self._by_session("POST", str(url), headers, content)
@@ -259,6 +263,12 @@ async def _whole(content: aiohttp.StreamReader) -> bytes:
     return b"".join(parts)
 
 
+def _is_own_https(own: Any, url: Any) -> bool:
+    """Whether `url` is the encrypted way to the same host."""
+    ports = (own.scheme, own.port, url.scheme, url.port)
+    return own.host == url.host and ports == ("http", 80, "https", 443)
+
+
 def _check_size(size: int) -> None:
     if size > MOST_BYTES:
         raise Failure("malformed", f"the body has more than {MOST_BYTES >> 20} MB: the rest was not read")
@@ -284,7 +294,8 @@ def _network_failure(error: Exception, timeout: float) -> Failure | None:
     if isinstance(error, Failure):
         return error
     if _is_unreadable(error):
-        return Failure("malformed", f"the body is not JSON: {error}")
+        begins = f"; it begins {error.doc[:120]!r}" if getattr(error, "doc", "") else ""
+        return Failure("malformed", f"the body is not JSON: {error}{begins}")
     if _package(error) in LIBRARIES:
         return _connection_failure(error)
     if isinstance(error, TimeoutError):

@@ -46,5 +46,5 @@ def transport(request):
 
 
 def pytest_generate_tests(metafunc):
-    if metafunc.module.__name__ in ("test_chat_asking", "test_chat_candidates"):
+    if metafunc.module.__name__ in ("test_chat_asking", "test_chat_candidates", "test_chat_servers"):
         metafunc.parametrize("transport", ["openai", "aiohttp"], indirect=True)

@@ -37,6 +37,8 @@ LOCAL = {"base_url": "http://127.0.0.1:1/v1"}
         ({"temperature": "hot"}, "temperature"),
         ({"max_tokens": 1.5}, "max_tokens"),
         ({"seed": "7"}, "seed"),
+        ({"seed": 10**400}, "seed"),
+        ({"temperature": 10**400}, "temperature"),
         ({"stop": 3}, "stop"),
         ({"extra_body": {"messages": []}}, "messages"),
         ({"extra_body": [1]}, "extra_body"),
@@ -49,6 +51,9 @@ LOCAL = {"base_url": "http://127.0.0.1:1/v1"}
         ({"base_url": "localhost:8000"}, "base_url"),
         ({"base_url": "http://host\\x/v1"}, "base_url"),
         ({"base_url": "http://a b/v1"}, "base_url"),
+        ({"base_url": "http://h/v 1"}, "base_url"),
+        ({"base_url": "http://h/v\n1"}, "base_url"),
+        ({"base_url": "http://h/v\u00a01"}, "base_url"),
         ({"base_url": f"http://{'a' * 64}.example/v1"}, "base_url"),
         ({"base_url": "http://h/v1/chat/completions"}, "chat/completions"),
         ({"fallbacks": ["gpt-4o"]}, "fallback"),
@@ -65,6 +70,14 @@ def test_a_wrong_option_is_refused_at_construction(options, said):
 def test_a_wrong_sampling_parameter_is_refused_before_anything_is_asked(sampling):
     with pytest.raises((ValueError, TypeError)):
         ChatModel("m", **LOCAL).complete("hi", **sampling)
+
+
+@pytest.mark.parametrize("before, after", [("", "\n"), (" ", ""), ("\t", " \r\n"), ("\u00a0", "/ ")])
+def test_space_around_a_base_url_is_not_a_part_of_it(before, after):
+    """As from a file, or a variable that was pasted."""
+    url = "http://127.0.0.1:1/v1"
+    chat = ChatModel("m", base_url=f"{before}{url}{after}")
+    assert chat.endpoints[0].base_url == url and chat.describe() == ChatModel("m", base_url=url).describe()
 
 
 CIRCLE = []
@@ -236,6 +249,18 @@ OPENAI = {"message": "m", "type": "t", "param": None, "code": None}
 )
 def test_the_status_decides_the_kind(status, body, kind):
     assert classify(status, {}, body).kind == kind
+
+
+STRANGE = [None, True, 7, 1.5, "x", [], [[]], {}, {"x": 1}, [{"msg": "a"}, {"msg": 7}], {"message": {}}]
+STRANGE += [{"loc": "body", "msg": "x"}, [{"loc": [["a"], None], "msg": "x"}], {"raw": {"error": []}}]
+
+
+@pytest.mark.parametrize("field", ["error", "errors", "message", "detail", "code", "param", "metadata"])
+def test_an_error_is_a_failure_whatever_its_fields_hold(field):
+    for strange in STRANGE:
+        for body in ({field: strange}, {"error": {field: strange}}, [{field: strange}], strange):
+            failure = classify(400, {}, body, {"messages": [{"role": "user", "content": strange}]})
+            assert failure.kind == "bad_request" and failure.message.startswith("status 400: ")
 
 
 @pytest.mark.parametrize(

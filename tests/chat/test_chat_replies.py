@@ -10,6 +10,8 @@ import pytest
 from cotkit.chat import CallLedger, ChatModel, Completion, ModelError
 from cotkit.chat.errors import Failure
 from cotkit.chat.replies import counts_one_choice, read_completion, split_think
+from cotkit.records import Candidate, Verdict
+from cotkit.runs.views import defect, is_truncated
 
 
 def body(message, finish_reason="stop", **more):
@@ -40,6 +42,18 @@ def read(message, finish_reason="stop", **more):
         ("<think>```py\nx = 1\n</think>4 ```y```", "4 ```y```", "```py\nx = 1", False),
         ("<think>a</think>4 and <think>b</think>", "4 and <think>b</think>", "a", False),
         ("a > b, think > c", "a > b, think > c", None, False),
+        ("[THINK]why[/THINK]4", "4", "why", False),
+        ("\n<thought>\nwhy\n</thought>\n4", "4", "why", False),
+        ("<seed:think>why</seed:think>4", "4", "why", False),
+        (
+            "<|channel|>analysis<|message|>why<|end|><|start|>assistant<|channel|>final<|message|>4<|return|>",
+            "4",
+            "why",
+            False,
+        ),
+        ("[THINK]no end", "[THINK]no end", None, False),
+        ("[1] is [THINK]a[/THINK]", "[1] is [THINK]a[/THINK]", None, False),
+        ("<thinking>as asked</thinking>4", "<thinking>as asked</thinking>4", None, False),
     ],
 )
 def test_think_tags_part_reasoning_from_the_answer(text, answer, reasoning, unclosed):
@@ -72,10 +86,39 @@ def test_reasoning_is_found_in_every_field_it_comes_in(message, reasoning):
     assert (answer.text, answer.reasoning) == ("4", reasoning)
 
 
+@pytest.mark.parametrize(
+    "field, content, reasoning",
+    [
+        ("<think>\nwhy", "4", "why"),
+        ("<think>\nwhy\n</think>\n", "4", "why"),
+        ("why", "</think>\n\n4", "why"),
+        ("why", "<think>why</think>4", "why"),
+        ("why", "and so</think>4", "why\nand so"),
+        ("<think>why", "and so</think>4", "why\nand so"),
+        ("why", "[THINK]more[/THINK]4", "why\nmore"),
+        (" why ", "4", " why "),
+    ],
+)
+def test_reasoning_that_was_parted_in_part_is_parted_whole(field, content, reasoning):
+    answer = read({"content": content, "reasoning_content": field})
+    assert (answer.text, answer.reasoning, answer.truncated) == ("4", reasoning, False)
+
+
+def test_a_thought_that_does_not_end_is_cut_off_beside_a_reasoning_field_too():
+    answer = read({"content": "<think>half", "reasoning_content": "more"})
+    assert (answer.text, answer.reasoning, answer.truncated) == ("", "more\nhalf", True)
+
+
 def test_content_in_parts_is_joined_and_thinking_parts_are_reasoning():
     thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "why"}]}
     answer = read({"content": [thinking, {"type": "text", "text": "it is "}, {"type": "text", "text": "4"}]})
     assert (answer.text, answer.reasoning) == ("it is 4", "why")
+
+
+CUT = ["max_tokens", "MAX_TOKENS", "model_length", "max_output_tokens", "model_context_window_exceeded"]
+BROKEN = ["error", "abort", "network_error", "insufficient_system_resource"]
+REFUSED = ["content_filter: PROHIBITED_CONTENT", "SAFETY", "sensitive", "RECITATION", "refusal"]
+WHOLE = [None, "", 7, "eos", "eos_token", "stop_sequence", "end_turn", "tool_calls", "what nobody knows"]
 
 
 @pytest.mark.parametrize(
@@ -93,11 +136,31 @@ def test_content_in_parts_is_joined_and_thinking_parts_are_reasoning():
         ({"content": "<think>why</think>"}, "stop", {}, "empty", False),
         ({"content": None, "refusal": "I cannot"}, "stop", {}, "refusal", False),
         ({"content": "half"}, "content_filter", {}, "refusal", False),
+        *(({"content": "half"}, reason, {}, None, True) for reason in CUT),
+        *(({"content": "half"}, reason, {}, "server", False) for reason in BROKEN),
+        *(({"content": "half"}, reason, {}, "refusal", False) for reason in REFUSED),
+        *(({"content": "4"}, reason, {}, None, False) for reason in WHOLE),
+        (None, "content_filter", {}, "refusal", False),
+        (None, "length", {}, "empty", True),
+        ({}, "length", {"prompt_tokens": 20, "completion_tokens": 0, "total_tokens": 1020}, None, True),
+        ({"content": ""}, "length", {"completion_tokens": 1000}, None, True),
+        ({"content": ""}, "stop", {"completion_tokens": 1000}, "empty", False),
     ],
 )
 def test_what_is_an_answer(message, finish_reason, usage, problem, truncated):
     answer = read(message, finish_reason, usage=usage)
     assert (answer.problem, answer.truncated) == (problem, truncated)
+
+
+def test_views_know_the_same_ends():
+    """Of rows whose candidates say no more than how they ended, as those of another program."""
+    for reason in [*CUT, "length", *BROKEN, *REFUSED, *WHOLE]:
+        verdict = Verdict(correct=True, method="m")
+        candidate = Candidate(
+            iteration=0, trace="t", text="t", verdict=verdict, call={"finish_reason": reason}
+        )
+        assert is_truncated(candidate) is (reason in [*CUT, "length", *BROKEN])
+        assert defect(candidate) == ("refusal" if reason in REFUSED else None)
 
 
 @pytest.mark.parametrize(
@@ -108,6 +171,12 @@ def test_what_is_an_answer(message, finish_reason, usage, problem, truncated):
         ({}, (None, None)),
         ({"prompt_tokens": "5", "completion_tokens": -1}, (None, None)),
         ([], (None, None)),
+        ({"prompt_tokens": 20, "completion_tokens": 151, "total_tokens": 553}, (20, 533)),
+        ({"prompt_tokens": 32, "completion_tokens": 9, "total_tokens": 135}, (32, 103)),
+        ({"prompt_tokens": 32, "completion_tokens": 9, "total_tokens": 40}, (32, 9)),
+        ({"prompt_tokens": 32, "completion_tokens": 9, "total_tokens": "135"}, (32, 9)),
+        ({"completion_tokens": 9, "total_tokens": 135}, (None, 9)),
+        ({"prompt_tokens": 32, "total_tokens": 135}, (32, None)),
         ({"prompt_tokens": 2**53, "completion_tokens": 2**53 + 1}, (2**53, None)),
     ],
 )
@@ -116,6 +185,7 @@ def test_usage_that_is_not_said_is_unknown_and_never_zero(usage, expected):
     assert (reply.prompt_tokens, reply.completion_tokens) == expected
 
 
+FILTERED = {"content_filter_results": {"violence": {"filtered": True}}}
 NESTED: list = []
 for _ in range(2000):  # deeper than Python recurses
     NESTED = [NESTED]
@@ -134,6 +204,10 @@ for _ in range(2000):  # deeper than Python recurses
         ({"error": {"message": "upstream", "code": 429}}, "rate_limit"),
         ({"error": {"message": "upstream", "code": "x"}}, "server"),
         ({"error": "upstream"}, "server"),
+        ({"object": "error", "code": 404, "message": "no such model"}, "not_found"),
+        ({"error": "Unexpected endpoint or method. (POST /chat/completions)"}, "not_found"),
+        ({"choices": [], "prompt_filter_results": [FILTERED]}, "refusal"),
+        ({"choices": [], "prompt_filter_results": [{"content_filter_results": {"x": [1]}}, 3]}, "malformed"),
         ({"choices": [{"message": {"content": "4", "reasoning_details": NESTED}}]}, "malformed"),
     ],
 )
@@ -141,6 +215,13 @@ def test_a_body_that_is_no_chat_completion_fails_by_kind(broken, kind):
     with pytest.raises(Failure) as failure:
         read_completion(broken)
     assert failure.value.kind == kind
+
+
+@pytest.mark.parametrize("message", [{}, {"message": {"role": "assistant", "content": ""}}])
+def test_the_error_of_a_choice_is_its_problem(message):
+    error = {"code": 429, "message": "slow down"}
+    answer = read_completion({"choices": [{"error": error, **message}]}).answers[0]
+    assert (answer.problem, answer.detail) == ("rate_limit", "status 429: slow down")
 
 
 @pytest.mark.parametrize("tokens, one_only", [(3, True), (6, False), (60, False), (None, False), (0, True)])

@@ -72,6 +72,7 @@ GOOD = Score(reason="r", score=7)
     [
         '{"reason": "r", "score": 7}',
         '{"score": 7, "reason": "r"}',
+        '{"score": 7, "reason": "r", "score": 7}',
         '{"reason": "r", "score": "7"}',
         '{"reason": "r", "score": 7.0,}',
         'Here you are [1]:\n```json\n{"reason": "r", "score": 7}\n```\nDone.',
@@ -96,6 +97,7 @@ def test_the_object_is_found_wherever_it_stands(text):
         ('{"reason": "r", "score": NaN}', "NaN"),
         ("{'reason': 'r', 'score': 7}", "cannot be read"),
         ('{"reason": "r", "score": 7} {"reason": "r", "score": 8}', "2 different"),
+        ('{"reason": "r", "score": 1, "score": 9}', "holds 'score' twice"),
         ("{" * 3000, "does not end"),
         ('{"reason": ' + "[" * 5000 + "]" * 5000 + "}", "nested too deeply"),
     ],
@@ -132,6 +134,21 @@ def test_a_long_answer_with_stray_brackets_still_gives_its_object():
 def test_an_array_is_parsed_where_the_schema_wants_one():
     schema = {"type": "array", "items": {"type": "integer"}}
     assert parse_object('as {"said": "[1]"}: [1, "2", 3,]', schema) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("kind", ["integer", "number"])
+def test_a_whole_number_written_as_text_keeps_all_its_digits(kind):
+    schema = {"type": "object", "properties": {"n": {"type": kind}}, "required": ["n"]}
+    for written, number in (
+        ("12345678901234567891", 12345678901234567891),
+        (" -7 ", -7),
+        ("7.0", 7),
+        ("1e3", 1000),
+    ):
+        assert parse_object(json.dumps({"n": written}), schema) == {"n": number}
+    for written in ('"1e999"', '"-1e999"', "1e999"):
+        with pytest.raises(ParseError):
+            parse_object(f'{{"n": {written}}}', schema)
 
 
 def test_braces_and_quotes_inside_strings_are_words():

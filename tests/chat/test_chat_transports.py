@@ -142,6 +142,9 @@ WAYS_TO_ANSWER = {
     b"%x\r\n" % len(BODY[5:]) + BODY[5:] + b"\r\n0\r\n\r\n",
     "gzip": HEAD + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(ZIPPED) + ZIPPED,
     "to the end of the connection": HEAD + b"Connection: close\r\n\r\n" + BODY,
+    "as plain text": PLAIN.replace(b"application/json", b"text/plain; charset=utf-8"),
+    "as a stream": PLAIN.replace(b"application/json", b"text/event-stream"),
+    "without a type": PLAIN.replace(b"Content-Type: application/json\r\n", b""),
     "after interim answers": b"HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\n\r\n" + PLAIN,
 }
 
@@ -212,6 +215,35 @@ def test_the_key_goes_to_the_same_origin_however_it_is_written(monkeypatch):
         )
         assert chat.complete("2 + 2?").text == "4"
     assert b"sk-test" in wire.requests[-1]
+
+
+@pytest.mark.parametrize(
+    "to, keeps_the_key",
+    [
+        ("https://api.example/v1/chat/completions", True),
+        ("https://api.example:8443/v1/chat/completions", False),
+        ("https://other.example/v1/chat/completions", False),
+    ],
+)
+def test_the_key_goes_from_http_to_https_of_the_same_host(monkeypatch, to, keeps_the_key):
+    """As in the openai client. It has gone in the clear already."""
+    seen = []
+
+    async def by_session(self, method, url, headers, content=None):
+        seen.append(headers)
+        return 200, {}, b"{}"
+
+    async def follow():
+        options = endpoint_options({"model": "m", "base_url": "http://api.example/v1", "api_key_env": ""})
+        transport = transports.AiohttpTransport(options, "http://api.example/v1", "api.example", "the-key")
+        try:
+            await transport._follow(308, to, b"{}")
+        finally:
+            await transport.close()
+
+    monkeypatch.setattr(transports.AiohttpTransport, "_by_session", by_session)
+    aio.run(follow())
+    assert ("Authorization" in seen[0]) is keeps_the_key
 
 
 def test_an_answer_that_has_not_changed_is_not_followed():

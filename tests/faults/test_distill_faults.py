@@ -72,6 +72,69 @@ def test_truncated_answers_are_dropped_with_their_reason(serve, tmp_path):
     assert run.report["drops"] == {"truncated": 4}
 
 
+@BOTH_WAYS
+@pytest.mark.parametrize(
+    "reason, drops",
+    [
+        ("model_length", {"truncated": 4}),
+        ("insufficient_system_resource", {"model_server": 4}),
+        ("content_filter: RECITATION", {"model_refusal": 4}),
+        ("eos_token", {}),
+    ],
+)
+def test_an_answer_is_kept_only_where_it_ended_by_itself(serve, tmp_path, reason, drops):
+    """Whatever the endpoint calls it; the reference stands in each of these answers."""
+    server = serve(lambda r: Reply(solve(r), finish_reason=reason if int(pids(r)[0]) % 5 == 0 else "stop"))
+    asked = model(server, max_retries=0)
+    run = distill(problems(20), asked, max_iterations=0, run=tmp_path / "r", show="none")
+    assert run.report["drops"] == drops and run.report["kept"] == 20 - sum(drops.values())
+
+
+@BOTH_WAYS
+def test_a_flagged_prompt_is_one_dropped_row_and_no_end_of_the_run(serve, tmp_path):
+    flagged = {"message": "Your input was flagged for violence.", "code": 403}
+    server = serve(lambda r: Reply(status=403, error=flagged) if int(pids(r)[0]) == 3 else solve(r))
+    run = distill(problems(8), model(server), run=tmp_path / "r", show="none")
+    check_books(run, 8, server)
+    assert run.report["drops"] == {"model_refusal": 1} and run.report["stopped"] is None
+
+
+@BOTH_WAYS
+def test_a_wrong_key_that_is_told_with_400_costs_no_row(serve, tmp_path):
+    wrong = True
+    refused = Reply(status=400, error="API key not valid. Please pass a valid API key.")
+    server = serve(lambda r: refused if wrong else solve(r))
+    run = distill(problems(20), model(server), run=tmp_path / "r", show="none")
+    assert run.report["drops"] == {"unfinished": 20} and server.calls <= 8
+    wrong = False
+    run = distill(problems(20), model(server), run=tmp_path / "r", show="none")
+    check_books(run, 20, server)
+    assert run.report["kept"] == 20
+
+
+@BOTH_WAYS
+def test_an_endpoint_that_refuses_everything_is_not_asked_for_every_row(serve, tmp_path):
+    """In words that nobody knows. It goes on behind those rows when the endpoint is mended."""
+    broken = True
+    server = serve(lambda r: Reply(status=400, error="API 调用参数有误") if broken else solve(r))
+    run = distill(problems(100), model(server), run=tmp_path / "r", show="none")
+    refused = run.report["drops"]["model_bad_request"]
+    assert "no endpoint of mock is usable" in run.report["stopped"] and "参数有误" in run.report["stopped"]
+    assert refused <= 20 + 2 * 8 and server.calls <= 20 + 2 * 8
+    broken = False
+    run = distill(problems(100), model(server), run=tmp_path / "r", show="none")
+    check_books(run, 100, server)
+    assert run.report["drops"] == {"model_bad_request": refused} and run.report["stopped"] is None
+
+
+@BOTH_WAYS
+def test_prompts_that_a_working_endpoint_refuses_stop_nothing(serve, tmp_path):
+    server = serve(lambda r: Reply(status=400, error="no") if 1 <= int(pids(r)[0]) < 60 else solve(r))
+    run = distill(problems(80), model(server, max_concurrency=1), run=tmp_path / "r", show="none")
+    check_books(run, 80, server)
+    assert run.report["drops"] == {"model_bad_request": 59} and run.report["stopped"] is None
+
+
 ENDLESS = {
     "500": lambda: Reply(status=500),
     "drop": lambda: Reply(drop=True),
