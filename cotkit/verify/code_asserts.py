@@ -20,6 +20,7 @@ from cotkit.verify.code_blocks import bound
 from cotkit.verify.sandbox.job import MOST_TEXT
 
 SHOWN = 200  # characters of a test or of what a program said, in a reason
+ASKED = {("isinstance", 2), ("issubclass", 2), ("type", 1), ("hasattr", 2), ("callable", 1)}  # of an object
 NOT_EXPECTED = {"AssertionError", "Exception", "BaseException"}  # would catch a failed assert too
 
 
@@ -41,7 +42,9 @@ class Asserts(NamedTuple):
         """What code_probe.py needs of it."""
         tree = parsed(self.source)
         touched = may_hold(tree, set(self.free))
-        source = ast.unparse(ast.fix_missing_locations(Instrument(touched).visit(tree)))
+        source = ast.unparse(
+            ast.fix_missing_locations(Instrument(touched, touched | binds(tree)).visit(tree))
+        )
         return {"source": source, "free": self.free, "touched": sorted(touched)}
 
 
@@ -137,29 +140,149 @@ def free_names(source: str) -> set[str]:
     return uses - binds
 
 
+# What only one process for both can do, by the module that does it ("" = Python itself). The second table
+# counts where it is given something of the program's.
+SHARES = {
+    "": {"open"},
+    "asyncio": None,
+    "builtins": {"open"},
+    "contextlib": {"redirect_stdout", "redirect_stderr"},
+    "logging": None,
+    "os": {"chdir", "getenv", "listdir", "makedirs", "mkdir", "putenv", "remove", "rmdir", "stat", "unlink"},
+    "os.environ": None,
+    "os.path": {"exists", "getsize", "isdir", "isfile"},
+    "pathlib": None,
+    "shutil": None,
+    "sys": {"setrecursionlimit", "settrace", "setprofile"},
+    "tempfile": None,
+    "unittest": None,
+    "warnings": None,
+}
+SHARES_WHAT_IT_IS_GIVEN = {
+    "": {"eval", "exec", "compile"},
+    "cloudpickle": None,
+    "dataclasses": {"asdict", "astuple", "fields", "is_dataclass", "replace"},
+    "dill": None,
+    "inspect": None,
+    "marshal": None,
+    "pickle": None,
+    "sympy": {"S", "expand", "factor", "lambdify", "nsimplify", "parse_expr", "simplify", "sympify"},
+    "typing": {"get_type_hints"},
+    "weakref": None,
+}
+
+
 def must_share(tree: ast.Module, free: set[str]) -> bool:
-    """True for what needs the candidate's process: coroutines, files, its classes to inherit or to catch."""
+    """True for what needs the candidate's process: coroutines, files, its classes to inherit or to catch, a
+    function of the test's own that an object made of its class is given, a text of its that is run.
+    """
+    modules, held = imported(tree), may_hold(tree, free)
     for node in ast.walk(tree):
-        match node:
-            case ast.Call(func=ast.Name(id="open")) if "open" not in free:
+        if isinstance(node, ast.Call):
+            if listed(node.func, modules, free, SHARES):
                 return True
+            if used(node) & held and listed(node.func, modules, free, SHARES_WHAT_IT_IS_GIVEN):
+                return True
+        match node:
             case ast.Call(func=ast.Attribute(attr="write_text" | "write_bytes")):
                 return True
-        if isinstance(node, (ast.Await, ast.AsyncFunctionDef)):
-            return True
-        if isinstance(node, (ast.Import, ast.ImportFrom)) and "asyncio" in ast.unparse(node):
-            return True
+            case ast.Attribute(ctx=ast.Store()) | ast.Subscript(ctx=ast.Store()) if isinstance(
+                node.value, (ast.Name, ast.Attribute)
+            ) and dotted(node.value, modules):
+                return True  # of a module: `builtins.input = ...`, `os.environ["A"] = ...`
+            case ast.Await() | ast.AsyncFunctionDef():
+                return True
+            case ast.Import() | ast.ImportFrom() if "asyncio" in ast.unparse(node):
+                return True
+            case ast.MatchClass(cls=shared) if used(shared) & free:
+                return True
         shared = [node.type] if isinstance(node, ast.ExceptHandler) else getattr(node, "bases", [])
         if any(isinstance(p, ast.Name) and p.id in free for s in shared if s for p in ast.walk(s)):
             return True
+    return hands_over(tree, free)
+
+
+def imported(tree: ast.Module) -> dict[str, str]:
+    """The names that imports bind, and the dotted names of what they stand for."""
+    modules = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for name in node.names:
+                first = name.name.partition(".")[0]
+                modules[name.asname or first] = name.name if name.asname else first
+        elif isinstance(node, ast.ImportFrom):
+            modules |= {name.asname or name.name: f"{node.module}.{name.name}" for name in node.names}
+    return modules
+
+
+def dotted(node: ast.AST, modules: dict[str, str]) -> str:
+    """The dotted name of what `a.b.c` stands for where `a` is imported, else ""."""
+    if isinstance(node, ast.Attribute):
+        return (start := dotted(node.value, modules)) and f"{start}.{node.attr}"
+    return modules.get(node.id, "") if isinstance(node, ast.Name) else ""
+
+
+def listed(
+    function: ast.expr, modules: dict[str, str], free: set[str], table: dict[str, set[str] | None]
+) -> bool:
+    if isinstance(function, ast.Name) and function.id not in modules:
+        return function.id in table[""] and function.id not in free
+    path, _, name = dotted(function, modules).rpartition(".")
+    while path:
+        if path in table and (table[path] is None or name in table[path]):
+            return True
+        path = path.rpartition(".")[0]
+    return False
+
+
+def hands_over(tree: ast.Module, free: set[str]) -> bool:
+    """True where an object made of a class of the program, by its name's capital, is given something of the
+    test's own: that the object is no plain value is then the test's doing.
+    """
+    made, own = set(), set()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            own.add(node.name)
+        if isinstance(node, ast.Assign) and makes(node.value, free):
+            made |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    other = {
+        target.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and not makes(node.value, free)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    own = may_hold(tree, own)
+
+    def is_made(node: ast.AST) -> bool:
+        return makes(node, free) or (isinstance(node, ast.Name) and node.id in made - other)
+
+    def of_the_test(node: ast.AST) -> bool:
+        return bool(used(node) & own) or any(isinstance(part, ast.Lambda) for part in ast.walk(node))
+
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Attribute(value=thing)) if is_made(thing):
+                if any(map(of_the_test, [*node.args, *(given.value for given in node.keywords)])):
+                    return True
+            case ast.Assign(targets=[ast.Attribute(value=thing)]) if is_made(thing):
+                if of_the_test(node.value):
+                    return True
+    return False
+
+
+def makes(node: ast.AST, free: set[str]) -> bool:
+    match node:
+        case ast.Call(func=ast.Name(id=name)):
+            return name in free and name[:1].isupper()
     return False
 
 
 class Instrument(ast.NodeTransformer):
     """Counts the asserts that hold, and passes over what waits for a value."""
 
-    def __init__(self, touched: set[str]):
-        self.touched = touched
+    def __init__(self, touched: set[str], bound: set[str]):
+        self.touched, self.bound = touched, bound
 
     def visit_Assert(self, node: ast.Assert) -> ast.stmt | list[ast.stmt]:
         note = call("__note__", ast.Constant(ast.unparse(node.test)))
@@ -169,12 +292,26 @@ class Instrument(ast.NodeTransformer):
             ):
                 return self.loops(node, each)
             case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
-                turned = used(right) & self.touched and not used(left) & self.touched
-                given, expected = (right, left) if turned else (left, right)
-                shown = ast.Constant(ast.unparse(given))
-                node.test = call("__same__", expected, given, shown)
+                node.test = self.same(left, right)
         self.generic_visit(node)
         return passed_over(ast.Expr(note), node, ast.Expr(call("__hold__")))
+
+    def same(self, left: ast.expr, right: ast.expr) -> ast.Call:
+        """left == right, the side that holds nothing of the program's first: it may be computed from what the
+        program changes.
+        """
+        turned = used(right) & self.touched and not used(left) & self.touched
+        given, expected = (right, left) if turned else (left, right)
+        in_order = used(left) & self.touched and used(right) & self.touched
+        sides = [ast.keyword("given", given), ast.keyword("expected", expected)]
+        shared = ast.Constant(bool(used(left) & used(right)) and not in_order)
+        compared = call("__same__")
+        compared.keywords = [
+            *(sides if in_order else sides[::-1]),
+            ast.keyword("text", ast.Constant(ast.unparse(given))),
+            ast.keyword("shared", shared),
+        ]
+        return compared
 
     def loops(self, node: ast.Assert, each: ast.GeneratorExp | ast.ListComp) -> list[ast.stmt]:
         """`assert all(a for b in c)` as a loop of asserts: each of its calls is then asked for at once.
@@ -201,6 +338,19 @@ class Instrument(ast.NodeTransformer):
                 method = call("__method__", thing, ast.Constant(name), *node.args)
                 method.keywords = node.keywords
                 return method
+            case ast.Name(id=name) if name not in self.bound and (name, len(node.args)) in ASKED:
+                node.func = ast.Name(f"__{name}__", ast.Load())
+        return node
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        self.generic_visit(node)
+        if isinstance(node.ctx, ast.Load) and node.attr.startswith("__") and node.attr.endswith("__"):
+            return call("__special__", node.value, ast.Constant(node.attr))
+        return node
+
+    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> ast.ExceptHandler:
+        self.generic_visit(node)
+        node.body.insert(0, ast.Expr(call("__see__")))
         return node
 
     def visit_Try(self, node: ast.Try) -> ast.Try:
@@ -236,18 +386,55 @@ def passed_over(*body: ast.stmt) -> ast.Try:
     return ast.Try(list(body), [handler], [], [])
 
 
+def binds(tree: ast.AST) -> set[str]:
+    """The names that are bound anywhere in a program."""
+    found = set(imported(tree))
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
+                found.add(name)
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                found.add(name)
+    return found
+
+
 def may_hold(tree: ast.Module, names: set[str]) -> set[str]:
     """The names that may hold what the program gave: its own, and those bound from them."""
-    found = set(names)
+    found, before, modules = set(names), set(), set(imported(tree))
+    functions = [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    called = {id(node.func) for node in calls}
+    passed_on = {  # functions that somebody else calls
+        node.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and id(node) not in called
+    }
     for node in ast.walk(tree):
-        if isinstance(node, ast.arg):
-            found.add(node.arg)
-    before = set()
+        if isinstance(node, ast.Lambda):
+            found |= {part.arg for part in ast.walk(node.args) if isinstance(part, ast.arg)}
     while before != found:
         before = set(found)
         for node in ast.walk(tree):
             targets = getattr(node, "targets", None) or [getattr(node, "target", None)]
             source = getattr(node, "value", None) or getattr(node, "iter", None)
+            if isinstance(node, ast.withitem):
+                targets, source = [node.optional_vars], node.context_expr
             if isinstance(source, ast.AST) and used(source) & found:
                 found |= {name for target in targets if target is not None for name in used(target)}
+            if isinstance(node, ast.ClassDef) and used(node) & found:
+                found.add(node.name)
+        given = set()  # names of functions that are called with something of the program's
+        for node in calls:
+            if any(used(part) & found for part in [*node.args, *(item.value for item in node.keywords)]):
+                given |= {getattr(node.func, "id", None), getattr(node.func, "attr", None)}
+                if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name):
+                    found |= {node.func.value.id} - modules  # `values.append(f(2))`
+        for node in functions:
+            if node.name in given | passed_on or node.decorator_list or used(node.args) & found:
+                found |= {part.arg for part in ast.walk(node.args) if isinstance(part, ast.arg)}
+            ends = [
+                part for part in ast.walk(node) if isinstance(part, (ast.Return, ast.Yield, ast.YieldFrom))
+            ]
+            if any(part.value is not None and used(part.value) & found for part in ends):
+                found.add(node.name)
     return found

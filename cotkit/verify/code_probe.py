@@ -1,4 +1,5 @@
-"""What code_tests.py runs in the sandbox: this file is the program there, and nobody imports it.
+"""What code_tests.py runs in the sandbox: this file is the program there, with those that it imports from
+here put into it, and nobody imports it.
 
 A process is told on stdin which part it plays, and tells its results on stdout behind a random word:
 
@@ -8,91 +9,35 @@ A process is told on stdin which part it plays, and tells its results on stdout 
              the assert around it is then passed over, so that one pass notes as many calls as it can.
     both     a test beside the candidate, in one process: for what cannot travel between two
 
-Values travel as JSON: built-in and numeric types by value, any other object as a reference to it, whose
-methods are calls like any other. Whether such an object equals something is never asked of it: a candidate's
-object would say yes.
+Whether an object of the candidate equals something is never asked of it: it would say yes.
 """
 
 import ast
 import base64
-import builtins
 import collections
-import datetime
-import decimal
-import fractions
+import contextlib
 import itertools
 import json
 import lzma
-import numbers
 import os
 import sys
 import types
 
-MOST_CALLS, MOST_ITEMS = 10_000, 100_000  # of one pass through a test; of one iterator
+from cotkit.verify.code_calls import namespace, play_program
+from cotkit.verify.code_values import (
+    BY_ITEMS,
+    BY_PAIRS,
+    MOST_ITEMS,
+    REFERENCES,
+    TOLD,
+    CannotTravel,
+    decode,
+    encode,
+    nothing,
+)
+
+MOST_CALLS = 10_000  # of one pass through a test
 LONGEST = 1000  # characters of a reason
-BY_TEXT = {  # types that travel as a text, and how it is read
-    "Decimal": decimal.Decimal,
-    "Fraction": fractions.Fraction,
-    "complex": complex,
-    "date": datetime.date.fromisoformat,
-    "datetime": datetime.datetime.fromisoformat,
-    "time": datetime.time.fromisoformat,
-    "bytes": bytes.fromhex,
-}
-BY_ITEMS = {kind.__name__: kind for kind in (list, tuple, set, frozenset, collections.deque)}
-
-
-def encode(value, other):
-    """`value` as JSON, subclasses as their built-in type; `other(value)` encodes what cannot travel."""
-    if value is None or isinstance(value, bool):
-        return value
-    if isinstance(value, str):
-        return str.__str__(value)
-    if isinstance(value, numbers.Integral):
-        return int(value)
-    if isinstance(value, numbers.Rational):
-        return ["Fraction", f"{int(value.numerator)}/{int(value.denominator)}"]
-    if isinstance(value, numbers.Real):
-        return float(value)
-    if isinstance(value, (decimal.Decimal, complex)):
-        return ["Decimal" if isinstance(value, decimal.Decimal) else "complex", str(value)]
-    if isinstance(value, bytes):
-        return ["bytes", value.hex()]
-    if type(value) in (datetime.date, datetime.datetime, datetime.time):
-        return [type(value).__name__, value.isoformat()]
-    if isinstance(value, range):
-        return ["range", [value.start, value.stop, value.step]]
-    if type(value).__module__ == "program":
-        return other(value)  # it may have methods of its own; `bare` is asked for its value
-    if isinstance(value, dict):
-        return ["dict", [[encode(key, other), encode(item, other)] for key, item in value.items()]]
-    for name, kind in BY_ITEMS.items():
-        if isinstance(value, kind):
-            return [name, [encode(item, other) for item in value]]
-    if type(value).__module__ == "numpy" and hasattr(value, "tolist"):
-        inside = encode(value.tolist(), other)
-        return ["ndarray", inside] if isinstance(inside, list) and inside[0] == "list" else inside
-    return other(value)
-
-
-def decode(data, reference):
-    """What `encode` wrote; `reference(kind, data)` gives the objects that did not travel."""
-    if not isinstance(data, list):
-        return data
-    kind, inside = data
-    if kind in BY_TEXT:
-        return BY_TEXT[kind](inside)
-    if kind in BY_ITEMS:
-        return BY_ITEMS[kind](decode(item, reference) for item in inside)
-    if kind == "dict":
-        return {decode(key, reference): decode(item, reference) for key, item in inside}
-    if kind == "range":
-        return range(*inside)
-    if kind == "ndarray":
-        import numpy
-
-        return numpy.array(decode(inside, reference))
-    return reference(kind, inside)
 
 
 def tell(word, said):
@@ -101,82 +46,8 @@ def tell(word, said):
     return f"\n{word}{len(packed)}:{packed}\n"
 
 
-def bare(value):
-    """An object of a class derived from list, dict or the like as such a one; any other as it is."""
-    kinds = (kind for kind in (dict, *BY_ITEMS.values()) if isinstance(value, kind))
-    return next(kinds, lambda value: value)(value)
-
-
-CALLS = {
-    "call": lambda function, *args, **named: function(*args, **named),
-    "method": lambda thing, name, /, *args, **named: getattr(thing, name)(*args, **named),
-    "attribute": getattr,
-    "set attribute": setattr,
-    "item": lambda thing, key: thing[key],
-    "set item": lambda thing, key, value: thing.__setitem__(key, value),
-    "items": lambda thing: list(itertools.islice(iter(thing), MOST_ITEMS)),
-    "next": next,
-    "len": len,
-    "bool": bool,
-    "str": str,
-    "repr": repr,
-    "isinstance": isinstance,
-    "bare": bare,
-}
-
-
-def play_program(asked):
-    names, objects, results = namespace(asked["code"]), [], []
-
-    def refer(value):
-        known = (number for number, one in enumerate(objects) if one is value)
-        number = next(known, len(objects))
-        objects[number:] = objects[number:] or [value]
-        return ["object", number]
-
-    def reference(kind, key):
-        if kind == "object":
-            return objects[key]
-        if key in names:
-            return names[key]
-        if hasattr(builtins, key):
-            return getattr(builtins, key)
-        raise NameError(f"name {key!r} is not defined")
-
-    def look_up(name):
-        try:
-            return encode(reference("name", name), travel)
-        except (NameError, CannotTravel):  # what is missing is told when it is called
-            return ["name", name]
-
-    for kind, *given in asked["calls"]:
-        try:
-            if kind == "name":
-                results.append([look_up(given[0])])
-                continue
-            args = [decode(item, reference) for item in given[0]]
-            named = {name: decode(item, reference) for name, item in given[1].items()}
-            value = encode(CALLS[kind](*args, **named), refer)
-            results.append([value, [encode(item, refer) for item in args]])
-        except MemoryError:
-            raise
-        except Exception as error:  # noqa: BLE001 - what the test sees, as if it had called it
-            results.append({"error": type(error).__name__, "args": [str(item) for item in error.args]})
-    return results
-
-
-def namespace(code):
-    module = sys.modules["program"] = types.ModuleType("program")
-    exec(compile(code, "<program>", "exec", dont_inherit=True), module.__dict__)
-    return module.__dict__
-
-
 class Ask(BaseException):
     """A call whose value is not known yet."""
-
-
-class CannotTravel(BaseException):
-    """The test hands the program something that exists in its own process only."""
 
 
 class Unsettled(BaseException):
@@ -187,7 +58,9 @@ class Talk:
     """The calls of one test in their order, answered from those of the candidate's last run."""
 
     def __init__(self, calls, results):
-        self.calls, self.held, self.noted = [], 0, ""
+        self.calls, self.held, self.noted, self.stopping = [], 0, "", None
+        self.certain = self.changed = False  # of the assert that is looked at
+        self.ended = []  # the StopIterations that calls raised and no handler has seen
         self.known, self.seen, self.objects = {}, collections.Counter(), {}
         for call, result in zip(calls, json.loads(results), strict=True):
             key = json.dumps(call)
@@ -195,76 +68,197 @@ class Talk:
             self.known[key, self.seen[key]] = result
         self.seen.clear()
 
+    def stop(self, why):
+        """Ends the test for good: one that catches everything would take it for an error of the program."""
+        self.stopping = self.stopping or why
+        raise why
+
     def answer(self, *call):
         if len(self.calls) >= MOST_CALLS:
-            raise Unsettled(f"the test makes more than {MOST_CALLS:,} calls")
+            self.stop(Unsettled(f"the test makes more than {MOST_CALLS:,} calls"))
         key = json.dumps(call)
         self.seen[key] += 1
         self.calls.append(list(call))
         return self.known.get((key, self.seen[key]))
 
-    def name(self, name):
-        result = self.answer("name", name)
-        return decode(result[0], self.reference) if result else self.reference("name", name)
+    def names(self, wanted):
+        """What stands for the program's names; one that it does not define is none here either."""
+        names = {}
+        for name in wanted:
+            result = self.answer("name", name)
+            if result is None:
+                names[name] = self.reference("name", name)
+            elif not isinstance(result[0], dict):
+                names[name] = decode(result[0], self.reference)
+        return names
 
     def ask(self, kind, *args, **named):
-        sent = [encode(item, travel) for item in args]
-        result = self.answer(kind, sent, {name: encode(item, travel) for name, item in named.items()})
+        given = [*args, *named.values()]
+        try:
+            sent = [encode(item, travel) for item in given]
+        except CannotTravel as why:
+            if isinstance(args[0], Remote) and place_of(args[0])[0] == "name":
+                self.stop(why)
+            self.stop(Unsettled("the program gave an object, to which the test hands something of its own"))
+        result = self.answer(kind, sent[: len(args)], dict(zip(named, sent[len(args) :], strict=True)))
         if result is None:
             return Pending()
-        if isinstance(result, dict):
-            raise raised(result)
-        for item, before, after in zip(args, sent, result[1], strict=True):
-            if before != after:
-                write_back(item, decode(after, self.reference))
-        return decode(result[0], self.reference)
+        try:
+            said, after = result
+            renewed = [one if old == new else decode(new, self.reference) for one, old, new in
+                       zip(given, sent, after, strict=True)]  # fmt: skip
+            if isinstance(said, dict):
+                value = raised(said)
+            elif isinstance(said, list) and said[0] == "argument":
+                value = given[said[1]]
+            else:
+                value = decode(said, self.reference)
+        except Exception:  # noqa: BLE001 - no program that plays its part tells such a thing
+            value, renewed, said = unreadable(), given, {}
+        for one, new in zip(given, renewed, strict=True):
+            if one is not new:
+                self.changed = True
+                if not write_back(one, new) and one != new:
+                    self.stop(Unsettled("the program changed what cannot be changed from outside"))
+        if not isinstance(said, dict):
+            return value
+        if isinstance(value, StopIteration) and kind != "next":
+            self.ended.append(value)
+        raise value
 
     def reference(self, kind, key):
+        if kind not in REFERENCES or not isinstance(key, (int, str)):
+            raise ValueError("no such object")
         return self.objects.setdefault((kind, key), Remote(self, kind, key))
 
     def note(self, text):
         """What is asserted next, for the reason."""
-        self.noted = f"not so: {text}"
+        self.noted, self.certain, self.changed = f"not so: {text}", False, False
 
-    def same(self, expected, given, text):
-        """given == expected, which comes first: a program may change what it is computed from."""
-        self.noted = f"{text} gave {given!r}"
-        return given == expected
+    def same(self, given, expected, text, shared):
+        """given == expected. `shared`: both are computed from the same names, and the program may change what
+        they hold; the expected value comes first then, for a program that empties what it is computed from.
+        """
+        equal = given == expected
+        if not equal and shared and self.changed and not isinstance(given, (*BY_ITEMS, *BY_PAIRS)):
+            self.stop(Unsettled("the program changes what the expected value is computed from"))
+        if not equal:
+            self.noted = f"{text} gave {shown(given)}"
+        return equal
 
     def hold(self):
         self.held += 1
+
+    def see(self):
+        """Called by every handler of the test: the error that it handles was no silent end of a loop."""
+        error = sys.exc_info()[1]
+        while error is not None:
+            self.ended = [other for other in self.ended if other is not error]
+            error = error.__context__
 
 
 class Remote:
     """An object of the program, or one of its names."""
 
+    __slots__ = ("_cotkit_place_", "_cotkit_talk_")  # no name that a program's object could have
+
     def __init__(self, talk, kind, key):
-        self.__dict__.update(_talk=talk, _kind=kind, _key=key)
+        object.__setattr__(self, "_cotkit_talk_", talk)
+        object.__setattr__(self, "_cotkit_place_", (kind, key))
+
+    def __getattribute__(self, name):
+        if name in ("__doc__", "__module__"):
+            return ask(self, "attribute", name)
+        return object.__getattribute__(self, name)
+
+    def __getattr__(self, name):
+        # a library that finds __array_interface__ takes the program's word for where in memory numbers stand
+        if name.startswith("__") and name not in ("__name__", "__qualname__", "__dict__", "__annotations__"):
+            raise AttributeError(name)
+        return ask(self, "attribute", name)
 
     def __eq__(self, other):
-        if isinstance(other, Remote) and (self._kind, self._key) == (other._kind, other._key):
-            return True
-        mine, theirs = self._bare(), other._bare() if isinstance(other, Remote) else other
+        mine, (kind, _) = self, place_of(self)
+        theirs = other
+        if isinstance(other, Remote):
+            if place_of(other) == place_of(self):
+                return True
+            kinds = {kind, place_of(other)[0]}
+            if "name" in kinds and known(ask(self, "is", other)) is True:
+                return True
+            if kinds == {"object"}:
+                return False
+            theirs = known(ask(other, "bare"))
+        if kind != "object":
+            mine = known(ask(self, "bare"))
         if not isinstance(mine, Remote):
-            return mine == theirs
-        if plain(theirs):
-            return False
-        raise Unsettled("only the program could say whether its objects are equal")
-
-    def _bare(self):
-        return self._talk.ask("bare", self)
+            equal = mine == theirs
+        elif plain(theirs):
+            equal = False
+        elif isinstance(theirs, (type, types.FunctionType, types.BuiltinFunctionType)):
+            return known(ask(self, "is", theirs)) is True
+        else:
+            unsettled(self, why="only the program could say whether its objects are equal")
+        talk_of(self).certain |= not equal and theirs is not None and plain(theirs)
+        return equal
 
     def __hash__(self):
-        return hash((self._kind, self._key))
+        if place_of(self)[0] == "equal":
+            known(ask(self, "hash"))  # raises where it has none
+            unsettled(self, why="only the program could say whether its objects are equal")
+        return hash(place_of(self))
 
     def __iter__(self):
-        return iter(self._talk.ask("items", self))
+        return self._through(known(ask(self, "items")))
+
+    def __reversed__(self):
+        return self._through(known(ask(self, "reversed")))
+
+    def _through(self, items):
+        items = list(items)
+        if len(items) < MOST_ITEMS:
+            return iter(items)
+        return itertools.chain(items, (unsettled(self, why="it has too many items") for _ in [0]))
+
+    def __contains__(self, thing):
+        if (items := known(ask(self, "members"))) is None:
+            unsettled(self, why="only the program could say what is in its objects")
+        return thing in items
 
     def __bool__(self):
-        return self._talk.ask("bool", self) is True
+        return known(ask(self, "bool")) is True
 
     def __instancecheck__(self, thing):
-        return self._talk.ask("isinstance", thing, self) is True
+        return is_a("isinstance", thing, self)
+
+    def __subclasscheck__(self, thing):
+        return is_a("issubclass", thing, self)
+
+    def __exit__(self, kind, error, trace):
+        """It never keeps an error from the test: one of an assert would be lost."""
+        if kind is None:
+            ask(self, "exit")
+        elif getattr(error, "of_program", False):
+            unsettled(self, why="only the program could say whether its object keeps an error to itself")
+
+
+def place_of(remote):
+    return object.__getattribute__(remote, "_cotkit_place_")
+
+
+def talk_of(remote):
+    return object.__getattribute__(remote, "_cotkit_talk_")
+
+
+def ask(remote, kind, *args, **named):
+    return talk_of(remote).ask(kind, remote, *args, **named)
+
+
+def known(value):
+    """For what Python must have at once."""
+    if isinstance(value, Pending):
+        raise Ask
+    return value
 
 
 class Pending:
@@ -272,26 +266,48 @@ class Pending:
 
 
 def forward(kind):
-    return lambda self, *args, **named: self._talk.ask(kind, self, *args, **named)
+    def special(self, *args, **named):
+        value = ask(self, kind, *args, **named)
+        return known(value) if kind in AT_ONCE else value
+
+    return special
 
 
-def unsettled(self, *others):
-    raise Unsettled("only the program could compute with its objects")
+def compute(special):
+    def operator(self, *others):
+        mine = known(ask(self, "operand", special))
+        if isinstance(mine, Remote):
+            unsettled(self, why="only the program could compute with its objects")
+        return getattr(type(mine), special, lambda *_: NotImplemented)(mine, *others)
+
+    return operator
+
+
+def unsettled(remote, *others, why="only the program could do that with its objects"):
+    talk_of(remote).stop(Unsettled(why))
 
 
 def wait(self, *others, **named):
     raise Ask
 
 
-FORWARDED = {"call": "call", "getattr": "attribute", "setattr": "set attribute", "getitem": "item"}
-FORWARDED |= {"setitem": "set item", "next": "next", "len": "len", "str": "str", "repr": "repr"}
-OPERATORS = ("lt", "le", "gt", "ge", "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul")
-OPERATORS += ("radd", "rsub", "rmul", "rtruediv", "and", "or", "xor", "abs", "neg", "float", "int", "round")
+AT_ONCE = ("len", "str", "repr", "format", "dir")
+FORWARDED = {name: name for name in ("call", "next", "copy", "deepcopy", "enter", *AT_ONCE)}
+FORWARDED |= {"setattr": "set attribute", "delattr": "delete attribute", "getitem": "item"}
+FORWARDED |= {"setitem": "set item", "delitem": "delete item"}
+BOTH_WAYS = ("add", "sub", "mul", "truediv", "floordiv", "mod", "divmod", "pow", "matmul", "and", "or", "xor")
+BOTH_WAYS += ("lshift", "rshift")
+OPERATORS = (*BOTH_WAYS, *(f"r{name}" for name in BOTH_WAYS), "lt", "le", "gt", "ge", "abs", "neg", "pos")
+OPERATORS += ("invert", "float", "int", "complex", "index", "round", "trunc", "floor", "ceil")
+REFUSED = ("bytes", "fspath", "reduce_ex")
+OF_PYTHON = ("eq", "hash", "bool", "iter", "reversed", "contains", "instancecheck", "subclasscheck", "exit")
 for special, kind in FORWARDED.items():
     setattr(Remote, f"__{special}__", forward(kind))
 for special in OPERATORS:
+    setattr(Remote, f"__{special}__", compute(f"__{special}__"))
+for special in REFUSED:
     setattr(Remote, f"__{special}__", unsettled)
-for special in (*FORWARDED, *OPERATORS, "eq", "hash", "bool", "iter", "contains", "instancecheck"):
+for special in (*FORWARDED, "getattr", *OPERATORS, *REFUSED, *OF_PYTHON):
     setattr(Pending, f"__{special}__", wait)
 
 
@@ -300,36 +316,127 @@ def plain(value):
         encode(value, travel)
     except CannotTravel:
         return False
-    return not isinstance(value, Remote)
+    return not isinstance(value, (Remote, type)) and not callable(value)
 
 
 def travel(value):
     if isinstance(value, Remote):
-        return [value._kind, value._key]
+        return list(place_of(value))
     if isinstance(value, Pending):
         raise Ask
+    if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType)) and importable(value):
+        return ["global", importable(value)]
     raise CannotTravel(f"the test passes the program an object of its own, {type(value).__name__}")
 
 
-def raised(result):
-    kind, args = getattr(builtins, result["error"], None), result["args"]
-    if not (isinstance(kind, type) and issubclass(kind, Exception)):
-        kind, args = RuntimeError, [": ".join([result["error"], *args])]
-    try:
-        error = kind(*args)
-    except TypeError:
-        error = RuntimeError(": ".join([result["error"], *args]))
-    error.of_program = True
+def importable(value):
+    """The module and the name of a function or class that both processes have."""
+    hidden = next((name for name, kind in vars(types).items() if kind is value), None)  # GeneratorType
+    module, name = ("types", hidden) if hidden else (value.__module__, value.__name__)
+    there = sys.modules.get(module) if module != "__main__" else None
+    return [module, name] if getattr(there, name, None) is value else None
+
+
+def raised(said):
+    """The error of a call as one of its class or, where the test's process has none such, of a base of it."""
+    args, error = [decode(one, nothing) for one in said["args"]], None
+    for module, name in said["kinds"]:
+        kind = getattr(sys.modules.get(module), name, None) if module != "__main__" else None
+        if error is None and isinstance(kind, type) and issubclass(kind, (Exception, SystemExit)):
+            try:
+                error = kind(*args)
+            except Exception:  # noqa: BLE001 - it takes other arguments than it keeps
+                error = kind.__new__(kind)
+                error.args = tuple(args)
+    error = error or RuntimeError(*args)
+    error.of_program = ": ".join([said["error"], *map(str, args)])
     return error
 
 
-def write_back(item, after):
-    """A list or the like that the program changed in place."""
-    if isinstance(item, list):
-        item[:] = after
-    elif isinstance(item, (dict, set, collections.deque)):
-        item.clear()
-        (item.extend if isinstance(item, collections.deque) else item.update)(after)
+def unreadable():
+    error = ValueError("what the program told cannot be read")
+    error.of_program = str(error)
+    return error
+
+
+def write_back(one, new):
+    """Makes `one` what the program made of it; False for what cannot be changed so."""
+    if type(one) is not type(new):
+        return False
+    if isinstance(one, (list, bytearray)):
+        one[:] = new
+    elif isinstance(one, tuple) and len(one) == len(new):
+        return all(write_back(mine, its) or mine == its for mine, its in zip(one, new, strict=True))
+    elif isinstance(one, (*BY_PAIRS, set, collections.deque)):
+        one.clear()
+        (one.extend if isinstance(one, collections.deque) else one.update)(new)
+    elif type(one).__name__ == "ndarray" and one.shape == new.shape:
+        one[...] = new
+    else:
+        return False
+    return True
+
+
+def shown(value):
+    try:
+        return repr(value)
+    except Exception:  # noqa: BLE001 - of the program's making
+        return "an object that cannot be shown"
+
+
+# what the asserts call in place of Python's own (code_asserts.py): the program answers for its objects
+
+
+def method(thing, name, /, *args, **named):
+    if isinstance(thing, Remote):
+        return ask(thing, "method", name, *args, **named)
+    return getattr(thing, name)(*args, **named)
+
+
+def type_of(thing):
+    if isinstance(known(thing), Remote):
+        kind = known(ask(thing, "type"))
+        if not isinstance(kind, Remote) or place_of(kind)[0] != "name":
+            unsettled(thing, why="only the program could say of which type its objects are")
+        return kind
+    return type(thing)
+
+
+def special(thing, name):
+    if name == "__class__":
+        return type_of(thing)
+    if isinstance(known(thing), Remote) and not hasattr(Remote, name):
+        return ask(thing, "attribute", name)
+    return getattr(thing, name)
+
+
+def is_a(what, thing, kinds):
+    thing, kinds = known(thing), known(kinds)
+    if isinstance(kinds, tuple):
+        return any(is_a(what, thing, kind) for kind in kinds)
+    remote = next((one for one in (kinds, thing) if isinstance(one, Remote)), None)
+    if remote is None:
+        return (isinstance if what == "isinstance" else issubclass)(thing, kinds)
+    try:
+        for one in (thing, kinds):
+            encode(one, travel)
+    except CannotTravel:  # a class of the test has no object of the program, nor the other way round
+        return False
+    return known(talk_of(remote).ask(what, thing, kinds)) is True
+
+
+def has(thing, name):
+    return known(ask(thing, "has attribute", name)) if isinstance(thing, Remote) else hasattr(thing, name)
+
+
+def can_be_called(thing):
+    return known(ask(thing, "callable")) if isinstance(known(thing), Remote) else callable(thing)
+
+
+HELPERS = {"__Ask__": Ask, "__method__": method, "__special__": special, "__type__": type_of}
+HELPERS |= {"__isinstance__": lambda thing, kinds: is_a("isinstance", thing, kinds)}
+HELPERS |= {"__issubclass__": lambda thing, kinds: is_a("issubclass", thing, kinds)}
+HELPERS |= {"__hasattr__": has, "__callable__": can_be_called, "__name__": "__main__"}
 
 
 def of_the_test(error, tree, touched):
@@ -353,52 +460,108 @@ def of_the_test(error, tree, touched):
     return not inside & set(touched)
 
 
-def play_test(test, names, talk):
-    """[outcome, reason]: held, failed, undecided, or beside for a test that must run beside the program."""
-    names |= {"__same__": talk.same, "__note__": talk.note, "__hold__": talk.hold}
-    names |= {"__Ask__": Ask, "__method__": method, "__name__": "__main__"}
+def play_test(test, code, names, talk):
+    """[outcome, reason]: held, failed, wrong (whatever the program's own process would say), undecided, or
+    beside for a test that must run beside the program.
+    """
+    names |= HELPERS | {"__note__": talk.note, "__same__": talk.same, "__hold__": talk.hold}
+    names["__see__"] = talk.see
+    outcome, reason = "held", ""
     try:
-        exec(compile(test["source"], "<test>", "exec", dont_inherit=True), names)
-    except (Ask, Unsettled) as stop:
-        return ["undecided", str(stop)]
-    except CannotTravel as stop:
-        return ["beside", str(stop)]
-    except (SystemExit, KeyboardInterrupt):
-        return ["undecided", "the test stopped before its end"]
+        exec(code, names)
     except MemoryError:
         raise
-    except Exception as error:  # noqa: BLE001 - of the program, of the test, or of both
-        if isinstance(error, AssertionError) and not getattr(error, "of_program", False):
-            return ["failed", talk.noted]
-        said = f"{type(error).__name__}: {error}"
-        if of_the_test(error, ast.parse(test["source"]), test["touched"]):
-            return ["undecided", f"the test itself failed: {said}"]
-        return ["failed", said]
-    return ["held", ""] if talk.held else ["undecided", "the test asserted nothing"]
+    except (Ask, Unsettled, CannotTravel) as stop:
+        outcome, reason = "undecided", str(stop)
+    except BaseException as error:  # noqa: BLE001 - of the program, of the test, or of both
+        outcome, reason = of_failure(error, test, talk)
+    if talk.stopping:
+        return ["beside" if isinstance(talk.stopping, CannotTravel) else "undecided", str(talk.stopping)]
+    if talk.ended and outcome == "held":
+        handled = "StopIteration" in test["source"]
+        return ["undecided" if handled else "wrong", "StopIteration: it ended a loop of the test"]
+    if outcome == "held" and not talk.held:
+        return ["undecided", "the test asserted nothing"]
+    return [outcome, reason]
 
 
-def method(thing, name, /, *args, **named):
-    if isinstance(thing, Remote):
-        return thing._talk.ask("method", thing, name, *args, **named)
-    return getattr(thing, name)(*args, **named)
+def of_failure(error, test, talk):
+    by_program = getattr(error, "of_program", None)
+    if isinstance(error, AssertionError) and not by_program:
+        return "wrong" if talk.certain else "failed", talk.noted
+    if isinstance(error, (SystemExit, KeyboardInterrupt)) and not by_program:
+        return "undecided", "the test stopped before its end"
+    try:
+        said = by_program or f"{type(error).__name__}: {error}"
+    except BaseException:  # noqa: BLE001 - it shows an object of the program
+        said = type(error).__name__
+    if of_the_test(error, ast.parse(test["source"]), test["touched"]):
+        return "undecided", f"the test itself failed: {said}"
+    return "failed", said
+
+
+def texts(source):
+    """Those that stand in a test."""
+    values = [part.value for part in ast.walk(ast.parse(source)) if isinstance(part, ast.Constant)]
+    return {value for value in values if isinstance(value, str)}
+
+
+guarded = {"code": None, "texts": set(), "talk": None}
+
+
+def watch(event, args):
+    """Keeps the process of the tests from running what the program may have written."""
+    if guarded["talk"] is None or not TOLD or event not in ("exec", "pickle.find_class"):
+        return
+    if event == "exec" and harmless(args[0], sys._getframe(1)):
+        return
+    guarded["talk"].stop(Unsettled("the test would run a text that the program may have written"))
+
+
+def harmless(code, frame):
+    """The test itself, an import, a named tuple, a dataclass, or a text that stands in the test."""
+    if code is guarded["code"] or code.co_filename.startswith(("/", "<frozen ")):
+        return True
+    if frame.f_globals.get("__name__") in ("collections", "dataclasses"):
+        return True
+    while frame is not None and frame.f_code.co_filename != "<test>":
+        if frame.f_code.co_name == "parse_expr":  # of sympy
+            return frame.f_locals.get("s") in guarded["texts"]
+        frame = frame.f_back
+    return any(code == one for text in guarded["texts"] for one in compiled(text, code.co_filename))
+
+
+def compiled(text, filename):
+    for mode, source in (("eval", text.strip(" \t")), ("exec", text)):
+        with contextlib.suppress(SyntaxError, ValueError):
+            yield compile(source, filename, mode, dont_inherit=True)
 
 
 def play_tests(asked):
     told = []
+    sys.addaudithook(watch)
     for test in asked["tests"]:
+        code, names = compile(test["source"], "<test>", "exec", dont_inherit=True), {}
+        guarded.update(code=code, texts=texts(test["source"]), talk=None)
+        TOLD.clear()
         try:
             talk = Talk(test["calls"], test["results"])
-            names = {name: talk.name(name) for name in test["free"]}
+            names = talk.names(test["free"])
         except Exception:  # noqa: BLE001 - no program that plays its part tells such a thing
-            told.append(["failed", "what the program told cannot be read", test["calls"]])
+            told.append(["wrong", "what the program told cannot be read", test["calls"]])
             continue
-        outcome, reason = play_test(test, names, talk)
+        guarded["talk"] = talk
+        outcome, reason = play_test(test, code, names, talk)
         told.append([outcome, reason[:LONGEST], talk.calls])
+    guarded["talk"] = None
     return told
 
 
 def play_both(asked):
-    return play_test(asked["test"], namespace(asked["code"]), Talk([], "[]"))
+    code = compile(asked["test"]["source"], "<test>", "exec", dont_inherit=True)
+    play, talk = play_test, Talk([], "[]")  # before the program can replace them
+    outcome, reason = play(asked["test"], code, namespace(asked["code"]), talk)
+    return [outcome, reason[:LONGEST]]
 
 
 sys.set_int_max_str_digits(200_000)

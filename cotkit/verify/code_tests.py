@@ -9,6 +9,8 @@ read its own process. So it never shares a process with what it must give:
   back, until it calls nothing new (code_probe.py). Only names and arguments reach the candidate.
 - a test that hands over what cannot travel (a function, an object of its own, a coroutine) runs beside the
   candidate. A candidate that looks for it can pass such a test without solving it, and the outcome says so.
+- a test that failed without the candidate runs beside it once more: not everything that a right program does
+  can be told from one process to another. Where it holds there nothing is decided, so that it forges nothing.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import json
 import lzma
 import math
 import pathlib
+import re
 import secrets
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -29,6 +32,7 @@ from cotkit.verify.sandbox import arun_python
 from cotkit.verify.sandbox.job import MOST_TEXT
 from cotkit.verify.sandbox.outcome import KEPT_BYTES
 
+IMPORTS = re.compile(r"^from cotkit\.verify\.(code_\w+) import (?:\([^)]*\)|.*)$", re.M)
 ROUNDS = 40  # runs of the candidate for one test: every value that the next call depends on takes one
 
 
@@ -39,6 +43,7 @@ class Outcome(NamedTuple):
     status: str = "ok"  # of the program: ok, error, timeout, ...
     reason: str = ""
     beside: bool = False  # the test ran in the program's process
+    certain: bool = True  # False: failed apart from the program, where not everything can be told
 
 
 async def run_tests(
@@ -50,8 +55,9 @@ async def run_tests(
     if len(code) > MOST_TEXT // 2:
         return [Outcome(False, "error", f"the program has more than {MOST_TEXT // 2:,} characters")]
     if all(isinstance(test, Asserts) and not test.beside for test in tests):
-        return await run_apart(code, tests, **options)
-    outcomes: list[Outcome] = []
+        outcomes = await run_apart(code, tests, **options)
+        return await confirmed(code, tests, outcomes, **options)
+    outcomes = []
     for test in tests:
         if isinstance(test, Case):
             outcomes.append(await run_case(code, test, tolerance, **options))
@@ -60,6 +66,28 @@ async def run_tests(
         else:
             outcomes += await run_apart(code, [test], **options)
         if outcomes[-1].status == "timeout":
+            break
+    return await confirmed(code, tests, outcomes, **options)
+
+
+async def confirmed(
+    code: str, tests: Sequence[Case | Asserts], outcomes: list[Outcome], **options: Any
+) -> list[Outcome]:
+    """A test that failed apart from the program runs beside it too, up to the first that fails there as well:
+    where it holds there, only the program can say who is right.
+    """
+    for number, outcome in enumerate(outcomes):
+        if outcome.passed is not False:
+            continue
+        if outcome.certain:
+            break
+        other = await run_beside(code, tests[number], **options)
+        if other.passed:
+            reason = f"it holds only in the program's own process: apart from it, {outcome.reason}"
+            outcomes[number] = Outcome(None, "only_beside", short(reason), beside=True)
+        elif other.status == "setup_failed":
+            outcomes[number] = other
+        else:
             break
     return outcomes
 
@@ -89,20 +117,23 @@ async def run_apart(code: str, tests: Sequence[Asserts], **options: Any) -> list
     outcomes: dict[int, Outcome] = {}
     ready = [test.ready() for test in tests]
     talks = {number: {"calls": [], "results": "[]"} for number in range(len(tests))}
+    together = True
     for _ in range(ROUNDS):
         waiting = [number for number in talks if number not in outcomes]
         if not waiting:
             break
-        said = await converse("tests", options, tests=[ready[number] | talks[number] for number in waiting])
-        if said.value is None:
-            outcomes |= {number: Outcome(None, said.status, f"the test: {said.reason}") for number in waiting}
-            break
-        for number, (outcome, reason, calls) in zip(waiting, json.loads(said.value), strict=True):
+        asked = [ready[number] | talks[number] for number in waiting]
+        told, together = await ask_tests(asked, options, together)
+        for number, said in zip(waiting, told, strict=False):
+            if isinstance(said, Said):
+                outcomes[number] = of_silence(said, talks[number])
+                continue
+            outcome, reason, calls = said
             if outcome == "beside":
                 outcomes[number] = await run_beside(code, tests[number], **options)
             elif calls == talks[number]["calls"]:
-                passed = {"held": True, "failed": False}.get(outcome)
-                outcomes[number] = Outcome(passed, "ok", short(reason))
+                passed = {"held": True, "failed": False, "wrong": False}.get(outcome)
+                outcomes[number] = Outcome(passed, "ok", short(reason), certain=outcome != "failed")
             else:
                 results = await converse("program", options, code=code, calls=calls)
                 if results.value is None:
@@ -115,12 +146,43 @@ async def run_apart(code: str, tests: Sequence[Asserts], **options: Any) -> list
     return [outcomes.get(number, unended) for number in talks]
 
 
+async def ask_tests(asked: list[dict], options: dict, together: bool) -> tuple[list, bool]:
+    """What each test told, or the Said of its process; and whether one process could run them all. Where it
+    could not, each has one of its own, up to the first that runs out of time.
+    """
+    if together:
+        said = await converse("tests", options, tests=asked)
+        told = said.value and read(said.value)
+        if isinstance(told, list) and len(told) == len(asked):
+            return told, True
+        if len(asked) == 1 or said.status == "setup_failed":
+            return [said] * len(asked), True
+    found: list = []
+    for one in asked:
+        found += (await ask_tests([one], options, True))[0]
+        if isinstance(found[-1], Said) and found[-1].status == "timeout":
+            break
+    return found, False
+
+
+def of_silence(said: Said, talk: dict[str, Any]) -> Outcome:
+    """Of a test whose process told nothing: the program's fault where it took what the program gave to use up
+    time or memory.
+    """
+    given = talk["results"] != "[]" and any(call[0] != "name" for call in talk["calls"])
+    passed = False if given and said.status in ("timeout", "memory") else None
+    return Outcome(passed, said.status, f"the test: {said.reason or 'what it told cannot be read'}")
+
+
 async def run_beside(code: str, test: Asserts, **options: Any) -> Outcome:
     said = await converse("both", options, code=code, test=test.ready())
     if said.value is None:
         return said.outcome._replace(beside=True)
-    outcome, reason = json.loads(said.value)
-    return Outcome({"held": True, "failed": False}.get(outcome), "ok", short(reason), beside=True)
+    match read(said.value):
+        case [str(outcome), str(reason)]:
+            passed = {"held": True, "failed": False, "wrong": False}.get(outcome)
+            return Outcome(passed, "ok", short(reason), beside=True)
+    return Outcome(False, "error", "what it told cannot be read", beside=True)
 
 
 class Said(NamedTuple):
@@ -158,9 +220,26 @@ async def converse(part: str, options: dict[str, Any], **asked: Any) -> Said:
     return Said(None, result.status, result.detail or ended)
 
 
+def read(told: str) -> Any:
+    try:
+        return json.loads(told)
+    except (ValueError, RecursionError):
+        return None
+
+
 @functools.cache
 def probe() -> str:
-    return pathlib.Path(__file__).with_name("code_probe.py").read_text(encoding="utf-8")
+    """code_probe.py as one text: nothing of cotkit can be imported in the sandbox."""
+    placed: set[str] = set()
+
+    def text(name: str) -> str:
+        if name in placed:
+            return ""
+        placed.add(name)
+        source = pathlib.Path(__file__).with_name(f"{name}.py").read_text(encoding="utf-8")
+        return IMPORTS.sub(lambda found: text(found[1]), source)
+
+    return text("code_probe")
 
 
 def unpacked(packed: str) -> str:

@@ -31,6 +31,7 @@ from cotkit.verify.sandbox.job import Job
 from cotkit.verify.sandbox.program import level_for
 
 Verified = tuple[Extraction, Verdict]
+UNDECIDED = {"setup_failed": "sandbox_failed", "only_beside": "tests_beside"}  # status of a program: method
 
 
 class Verifier(Shown):
@@ -225,12 +226,11 @@ def _told(said: Said) -> bool | str:
     if said.value is None:
         return said.reason
     try:
-        *_, told = json.loads(said.value)
+        *_, (value, _) = json.loads(said.value)
     except (ValueError, TypeError, RecursionError):
         return "what it told cannot be read"
-    if isinstance(told, dict):
-        return ": ".join(map(str, [told.get("error"), *told.get("args", ())]))
-    value = told[0] if isinstance(told, list) and told else told
+    if isinstance(value, dict):
+        return ": ".join(map(str, [value.get("error"), *value.get("args", ())]))
     return value if isinstance(value, bool) else f"it returned {str(value)[:80]}, not True or False"
 
 
@@ -241,7 +241,8 @@ class TestsVerifier(ProgramVerifier):
     True needs every test, and of each an assert that was reached and held; the reason says how many passed.
     Its method is "tests", or "tests_beside" when a test had to run in the program's own process, where a
     program that looks for it can forge it. A program that fails, or runs out of time or memory, is wrong;
-    only a fault of the sandbox or of a test, and what nobody outside the program can compare, are undecided.
+    only a fault of the sandbox or of a test, and what nobody outside the program can compare, are undecided
+    (also with "tests_beside": a test that failed apart from the program and holds beside it).
     After a timeout the remaining tests are not run.
     """
 
@@ -278,7 +279,7 @@ class TestsVerifier(ProgramVerifier):
         reason = f"{counts}; test {outcomes.index(first) + 1}: {first.reason or first.status}"
         method = "tests"
         if first.passed is None:
-            method = "sandbox_failed" if first.status == "setup_failed" else "error"
+            method = UNDECIDED.get(first.status, "error")
         return Verdict(correct=first.passed, method=method, reason=reason)
 
 

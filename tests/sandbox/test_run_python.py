@@ -7,6 +7,7 @@ import math
 import pytest
 
 from cotkit import ProgramResult, run_programs, run_python
+from cotkit.verify.sandbox.outcome import explain
 
 HARMLESS = {  # program -> what it prints
     "numpy and sympy": (
@@ -260,3 +261,10 @@ def test_nothing_runs_when_one_of_many_has_a_wrong_argument():
         run_python(b"print(1)")
     with pytest.raises(ValueError, match="workers"):
         run_programs(["print(1)"], workers=0)
+
+
+def test_a_program_may_end_itself_with_a_signal_that_has_no_name():
+    result = run_python("import os, signal\nsignal.signal(40, signal.SIG_DFL)\nos.kill(os.getpid(), 40)")
+    assert result.status != "setup_failed"
+    assert explain(-40, 0.0, 11) == ("killed", "signal 40")
+    assert explain(-9, 0.0, 11)[0] == "killed" and explain(-11, 0.0, 11) == ("killed", "SIGSEGV")

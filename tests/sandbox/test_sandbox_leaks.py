@@ -134,6 +134,27 @@ def test_when_the_notebook_ends_everything_ends(deadly):
     until(lambda: not processes_in(folder) and not os.path.exists(folder))
 
 
+STARTING = """
+import subprocess, sys, time
+from cotkit.verify.sandbox import client
+class Popen(subprocess.Popen):
+    def __init__(self, *given, **named):
+        super().__init__(*given, **named)
+        print(given[0][-2], flush=True)  # the folder
+        time.sleep(60)
+client.subprocess.Popen = Popen
+client.Server(0, ("numpy",))
+"""
+
+
+def test_when_the_notebook_ends_while_the_server_starts_nothing_is_left():
+    with subprocess.Popen([sys.executable, "-c", STARTING], stdout=subprocess.PIPE, text=True) as notebook:
+        folder = notebook.stdout.readline().strip()
+        notebook.kill()
+    assert folder
+    until(lambda: not processes_in(folder) and not os.path.exists(folder))
+
+
 def test_only_three_servers_are_kept():
     run_programs([{"code": "1", "hash_seed": seed, "packages": ()} for seed in range(10, 15)], workers=1)
     assert len(client._servers) == 3

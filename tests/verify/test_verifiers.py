@@ -52,7 +52,7 @@ FAILING_CHECKS = {
     "raises": ("def check(answer):\n    raise KeyError('x')", "error", "KeyError"),
     "returns a number": ("def check(answer):\n    return 1", "error", "returned 1"),
     "returns nothing": ("def check(answer):\n    pass", "error", "returned None"),
-    "exits": ("import sys\ndef check(answer):\n    sys.exit(0)", "error", "ended before"),
+    "exits": ("import sys\ndef check(answer):\n    sys.exit(0)", "error", "SystemExit"),
     "exits at once": ("import os\ndef check(answer):\n    print('True')\n    os._exit(0)", "error", "ended"),
     "hangs": ("def check(answer):\n    while True: pass", "timeout", "longer than 1 s"),
     "reads stdin": ("def check(answer):\n    return input()", "error", "EOFError"),
@@ -388,6 +388,9 @@ FORGEABLE_ONCE = {
     "turned round": "e = 4\nassert e == f(2)",
     "nested": ["assert (f(2) == 4) == True"],
     "a changed argument": ["a = [3, 1]\nassert f(a) == sorted(a)"],
+    "a slice": ["assert f([3, 1])[:1] == [1]"],
+    "a key": ["r = f(2)\nr.sort(key=len)\nassert r == ['a']"],
+    "by map": ["assert all(map(lambda x: f(x) == x * x, [2, 3]))"],
 }
 FORGERIES = {
     "an object": (
@@ -396,6 +399,7 @@ FORGERIES = {
     ),
     "the word": HOSTILE["knows the word"],
     "an empty list": HOSTILE["empties what the expected value is computed from"],
+    "the end of the test's loop": "def f(x): raise StopIteration",
 }
 
 

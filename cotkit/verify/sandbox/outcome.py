@@ -80,5 +80,8 @@ def explain(exit_code: int, cpu: float, most_cpu: int) -> Reason:
         return "error", f"it ended with exit code {exit_code}"
     if exit_code == -signal.SIGKILL and cpu > most_cpu - 0.5:
         return "timeout", f"it used more than {most_cpu} s of processor time"
-    name = signal.Signals(-exit_code).name
+    try:
+        name = signal.Signals(-exit_code).name
+    except ValueError:  # the real-time signals between SIGRTMIN and SIGRTMAX have no name
+        name = f"signal {-exit_code}"
     return "killed", name if name != "SIGKILL" else "SIGKILL: by itself, or the machine ran out of memory"

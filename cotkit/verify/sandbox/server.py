@@ -57,19 +57,24 @@ def main(arguments: list[str]) -> None:
     gc.collect()
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # monitors are not waited for
+    with contextlib.suppress(ConnectionError):  # the notebook has gone
+        serve(control, folder)
+    with contextlib.suppress(ChildProcessError):  # with SIGCHLD ignored this returns when all monitors ended
+        os.wait()
+    remove(folder)
+
+
+def serve(control: socket.socket, folder: str) -> None:
     control.sendall(b"+")
     while True:
         _, descriptors, *_ = socket.recv_fds(control, 1, 1)
         if not descriptors:
-            break
+            return
         with contextlib.suppress(OSError):  # no process to be had: the notebook sees its connection close
             if os.fork() == 0:
                 control.close()
                 monitor(socket.socket(fileno=descriptors[0]), folder)
         os.close(descriptors[0])
-    with contextlib.suppress(ChildProcessError):  # with SIGCHLD ignored this returns when all monitors ended
-        os.wait()
-    remove(folder)
 
 
 def preload(name: str) -> None:
