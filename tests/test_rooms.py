@@ -12,7 +12,19 @@ PACKAGE = pathlib.Path(__file__).resolve().parents[1] / "cotkit"
 # Lower may not import higher; rooms on one level may not import each other.
 LEVELS = [
     {"shown"},
-    {"cores", "csv_cells", "executors", "records", "paths", "aio", "prompts", "keys", "whole", "lazy", "rules"},
+    {
+        "cores",
+        "csv_cells",
+        "executors",
+        "records",
+        "paths",
+        "aio",
+        "prompts",
+        "keys",
+        "whole",
+        "lazy",
+        "rules",
+    },
     {"problems", "runs"},
     {"chat", "verify"},
     {"judge", "analysis"},

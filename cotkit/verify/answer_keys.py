@@ -13,7 +13,7 @@ from fractions import Fraction
 
 from cotkit.verify import dates, intervals, items, relations, words
 from cotkit.verify.arithmetic import read_number
-from cotkit.verify.ladder import DEEPEST, without_remark
+from cotkit.verify.ladder import DEEPEST, PRODUCT, without_remark
 from cotkit.verify.normalise import canonical, key
 from cotkit.verify.policy import AnswerPolicy
 from cotkit.verify.quantities import read_quantity
@@ -39,6 +39,8 @@ def key_of(answer: str, depth: int = 0) -> str:
     """The key of an answer, or of a part `depth` levels inside one."""
     text = without_remark(canonical(answer))
     inner = functools.partial(key_of, depth=depth + 1)
+    if PRODUCT.fullmatch(text):  # or dimensions
+        return key(text)
     for read in (of_number, of_day_or_time, of_choice, of_quantity, of_words):
         if (found := read(text)) is not None:
             return found
@@ -69,11 +71,12 @@ def of_day_or_time(text: str) -> str | None:
 
 def of_choice(text: str) -> str | None:
     """Yes or no, option letters; `AB` may be a segment or a product, `A B` an order."""
-    if (yes := words.truth(text, asked=False)) is not None:
+    if (yes := words.truth(text, asked=False)) is not None and text.lower() != "right":  # or left
         return "yes" if yes else "no"
     letters, rest, clear = words.read_options(text)
     apart = clear and not rest and not words.IN_A_ROW.fullmatch(text)
-    return ",".join(sorted(letters)) if letters and apart else None
+    joint = " or " if " or " in text else ","  # all of them, or one of them
+    return joint.join(sorted(letters)) if letters and apart else None
 
 
 def of_quantity(text: str) -> str | None:
@@ -109,6 +112,8 @@ def of_set(text: str, inner: Inner) -> str | None:
 def of_relation(text: str, inner: Inner) -> str | None:
     """`x = 5`, `x = 1 or x = 2`, `x = 1, y = 2`"""
     several = relations.read_assignments(text)
+    if isinstance(several, dict) and items.joint(text) == "or":
+        return None
     if isinstance(several, dict):
         return ",".join(sorted(f"{name}={inner(value)}" for name, value in several.items()))
     if several is not None:
@@ -117,7 +122,7 @@ def of_relation(text: str, inner: Inner) -> str | None:
     relation = relations.read_relation(text)
     if relation is None or relation.value is None or len(items.split_list(text)) > 1:
         return None
-    name = key(relation.name.casefold() if relation.label else relation.name)
+    name = relations.spelled(relation)
     return f"{name}={inner(relation.value)}" if name else inner(relation.value)
 
 
@@ -127,11 +132,13 @@ def of_items(text: str, inner: Inner) -> str | None:
         return None
     keys = [inner(item) for item in found.items]
     left, right = BRACKETS[found.kind]
+    if any(map(items.is_statement, found.items)):
+        left = f"{found.joined} {left}"  # p and q, p or q
     return left + ",".join(sorted(set(keys)) if found.kind == "curly" else keys) + right
 
 
 def of_words(text: str) -> str | None:
     """Words without case, articles and plural s; `AB` may be a segment and keeps its case."""
-    if words.is_words(text) and (words.is_prose(text) or not text.isupper()):
+    if words.is_words(text) and not words.DASH.search(text) and (words.is_prose(text) or not text.isupper()):
         return " ".join(words.fold_words(text)) or None
     return None

@@ -24,6 +24,7 @@ FORMS = [
     re.compile(r"(?P<y>\d{4})[-/.](?P<m>\d{1,2})[-/.](?P<d>\d{1,2})(?:[T ]00:00(?::00)?)?"),
     re.compile(r"(?P<m>\d{1,2})/(?P<d>\d{1,2})/(?P<y>\d{4})"),
     re.compile(r"(?P<d>\d{1,2})[/.-](?P<m>\d{1,2})[/.-](?P<y>\d{4})"),
+    re.compile(r"(?P<m>\d{1,2})-(?P<d>\d{1,2})-(?P<y>\d{4})"),
     re.compile(rf"(?:the )?{DAY},?[ -](?:of )?(?P<name>{MONTH})\.?(?:,?[ -](?P<y>\d{{4}}))?", re.I),
     re.compile(rf"(?P<name>{MONTH})\.? (?:the )?{DAY}(?:,? (?P<y>\d{{4}}))?", re.I),
     re.compile(rf"(?P<y>\d{{4}}),?[ -](?P<name>{MONTH})\.?[ -]{DAY}", re.I),
@@ -34,6 +35,9 @@ CLOCK = re.compile(
 NAMES_A_DAY = re.compile(  # the fifth of January
     rf"(?=.*\b(?:{MONTH})\b).*(?:\b\d{{1,2}}\b|(?:\wth|first|second|third)\b)", re.I
 )
+ON_24_HOURS = re.compile(r"0|\d+:\d\d:\d\d\Z")
+SHORT_YEAR = re.compile(r"(\d{1,2}[/.-]\d{1,2}[/.-])(\d{2})")
+DAY_AND_MONTH = re.compile(r"(\d{1,2})[/.-](\d{1,2})")
 TELLS_TIME = re.compile(  # 18h30, half past three
     r"\d{1,2} ?h ?(?:\d{2})?|\d{4} ?(?:hours|h)|.*(?:\b(?:past|to|after|half|noon|midnight)\b|[ap]\.?m\b).*",
     re.I,
@@ -44,7 +48,7 @@ NAMED_TIMES = {"noon": 12 * 3600, "midday": 12 * 3600, "midnight": 0}
 class Clock(NamedTuple):
     seconds: int
     half_known: bool  # False: "3:30" may be morning or afternoon
-    plain: bool  # h:mm and nothing else, which may also be a ratio
+    plain: bool  # h:mm or h:mm:ss and nothing else, which may also be a ratio
 
 
 @lru_cache(CACHED)
@@ -86,7 +90,7 @@ def read_clock(text: str) -> Clock | None:
         return None
     if match["half"]:
         hours = hours % 12 + 12 * (match["half"][0] in "pP")
-    plain = not match["half"] and not match["s"] and "clock" not in text
+    plain = not match["half"] and "clock" not in text
     return Clock(
         (hours * 60 + minutes) * 60 + seconds, bool(match["half"]) or hours > 12 or hours == 0, plain
     )
@@ -95,15 +99,19 @@ def read_clock(text: str) -> Clock | None:
 def compare_dates(reference: str, prediction: str, asked: bool) -> Outcome | None:
     """None: neither is a day. `asked`: the answer type says date."""
     gold, answer = read_date(reference), read_date(prediction)
+    if gold is not None and answer is None:
+        answer = with_short_year(prediction, gold)
+    elif answer is not None and gold is None:
+        gold = with_short_year(reference, answer)
     if gold is None and not asked:
         if answer is None:
             return None
-        undecided = NAMES_A_DAY.match(reference) is not None
+        undecided = NAMES_A_DAY.match(reference) or may_be(reference, answer)
         return Outcome(None if undecided else False, "date", "the reference is not read as a day")
     if gold is None:
         return Outcome(None, "date", "the reference is not read as a date")
     if answer is None:
-        undecided = NAMES_A_DAY.match(prediction) is not None
+        undecided = NAMES_A_DAY.match(prediction) or may_be(prediction, gold)
         return Outcome(None if undecided else False, "date", "no day is read in the answer")
     if gold[1:] != answer[1:]:
         return Outcome(False, "date", "another day")
@@ -112,10 +120,28 @@ def compare_dates(reference: str, prediction: str, asked: bool) -> Outcome | Non
     return Outcome(gold[0] == answer[0], "date", "the same day" if gold[0] == answer[0] else "another year")
 
 
+def with_short_year(text: str, day: tuple[int | None, int, int]) -> tuple[int | None, int, int] | None:
+    """`12/25/20`, in the century of the other side."""
+    match = SHORT_YEAR.fullmatch(text)
+    if not match or not day[0]:
+        return None
+    return read_date(f"{match[1]}{day[0] // 100}{match[2]}")
+
+
+def may_be(text: str, day: tuple[int | None, int, int]) -> bool:
+    """`5/12` may be this day."""
+    match = DAY_AND_MONTH.fullmatch(text)
+    return match is not None and {int(match[1]), int(match[2])} == {*day[1:]}
+
+
 def compare_clocks(reference: str, prediction: str, asked: bool) -> Outcome | None:
     """None: not two times, or two that could be ratios too and are left to that stage."""
     gold, answer = read_clock(reference), read_clock(prediction)
     if gold is None or answer is None:
+        hour, other = gold or answer, reference if gold is None else prediction
+        if hour and other.isdecimal() and hour.seconds % 3600 == 0 and len(other) < 3:
+            same_hour = (int(other) - hour.seconds // 3600) % 12 == 0
+            return Outcome(None if same_hour else False, "time", "an hour on one side, a number on the other")
         if not asked and all(clock is None or clock.plain for clock in (gold, answer)):
             return None
         if gold is None and asked:
@@ -126,7 +152,8 @@ def compare_clocks(reference: str, prediction: str, asked: bool) -> Outcome | No
         return Outcome(True, "time", "the same time")
     apart = abs(gold.seconds - answer.seconds)
     if apart == 12 * 3600 and not (gold.half_known and answer.half_known):
-        if gold.plain and answer.plain:
+        on_24_hours = any(map(ON_24_HOURS.match, (reference, prediction)))
+        if (gold.plain and answer.plain) or on_24_hours:
             return Outcome(None, "time", "12 hours apart, and am or pm is not said")
         return Outcome(True, "time", "am or pm is missing on one side")
     if gold.plain and answer.plain and not asked and same_ratio(gold, answer):
@@ -136,5 +163,7 @@ def compare_clocks(reference: str, prediction: str, asked: bool) -> Outcome | No
 
 def same_ratio(gold: Clock, answer: Clock) -> bool:
     """1:10 and 2:20"""
-    (a, b), (c, d) = (divmod(clock.seconds // 60, 60) for clock in (gold, answer))
-    return a * d == b * c
+    (a, b, c), (d, e, f) = (
+        (clock.seconds // 3600, clock.seconds // 60 % 60, clock.seconds % 60) for clock in (gold, answer)
+    )
+    return a * e == b * d and b * f == c * e

@@ -24,7 +24,7 @@ import re
 from cotkit.records import Extraction
 from cotkit.verify.normalise import is_closed
 from cotkit.verify.quantities import is_plain_value
-from cotkit.verify.words import is_prose
+from cotkit.verify.words import is_prose, takes_back
 
 CAMEL_BOX = {r"\\boxed{(.*?)}", r"\\boxed\{(.*?)\}"}  # CAMEL's default pattern: meant as "the box"
 LONGEST_PHRASE = 2000  # characters of an answer that stands in a sentence
@@ -35,7 +35,9 @@ THINK_START = re.compile(r"(?<!`)<think(?:ing)?>(?!`)", re.I)
 FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})[ \t]*([\w+-]*)")
 MATH_FENCES = {"math", "latex", "tex"}  # shown as a formula, not as a program
 
-ANSWER_TAG = re.compile(r"<(/?)answer>", re.I)
+ANSWER_TAG = re.compile(r"<(/?)(?:final_?)?answer(?:\s[^<>]{0,99})?>", re.I)
+FINAL_CHANNEL = "<|channel|>final<|message|>"  # of gpt-oss, where no server has taken it off
+DENIED_BOX = re.compile(r"\b(?:answer|result)\b[^\n.]{0,9}\b(?:is|was) not[\s$(\[\\*]*\Z", re.I)
 BRACE = re.compile(r"\\.|\{|\}", re.S)  # each begins with a letter of its own: `re` skips to the next of them
 BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])\s{0,3}")
 BARE_BOX = re.compile(r"\\[A-Za-z]+\d*|[\w.+-]+")
@@ -55,13 +57,15 @@ HEADING_WORD = re.compile(
 
 SAYS = (
     r"(?:[ \t]{1,3}(?:is|are|was|equals|should\sbe|must\sbe|would\sbe|will\sbe)\b(?:[ \t]{0,2}[:：])?"
-    r"|[ \t]{0,3}(?:[:：=]|是|为))"
+    r"|[ \t]{0,3}(?:[:：=]|是|为)|(?<=选)(?=[A-J]))"
 )
 BOLD = r"(?:\*\*|__)?"
 ABOUT = r"(?:[ \t]to[ \t](?:the|this)[ \t](?:question|problem))?"
-NAMED = r"(?<![A-Za-z])(?:(?:final|correct)[ \t]{1,3}(?:option|choice|result)|answers?)|最终答案|答案"
+NAMED = (
+    r"(?<![A-Za-z])(?:(?:final|correct)[ \t]{1,3}(?:option|choice|result)|answers?)|最终答案|答案|故选|应选"
+)
 ANSWER_PHRASE = re.compile(rf"(?:{NAMED}){ABOUT}{BOLD}{SAYS}", re.I)
-PHRASE_WORDS = ("answer", "option", "choice", "result", "答案")  # one of them stands in every phrase
+PHRASE_WORDS = ("answer", "option", "choice", "result", "答案", "选")  # one of them stands in every phrase
 RESULT_PHRASE = re.compile(rf"(?<![A-Za-z])result{BOLD}{SAYS}", re.I)
 ANSWER_HEADING = re.compile(
     rf"^[ \t]{{0,3}}(?:#{{1,6}}[ \t]{{0,3}})?{BOLD}(?:the[ \t])?(?:final[ \t])?answer{BOLD}[:：]?{BOLD}"
@@ -69,23 +73,49 @@ ANSWER_HEADING = re.compile(
     re.I | re.M,
 )
 DENIED_BEFORE = re.compile(
-    r"(?:\bnot|\bnever|n't)[ \t]+(?:the|an?|my|our)?[ \t]*(?:final|correct)?[ \t]*$", re.I
+    r"(?:\bnot|\bnever|n't|[.!?:\n]\s*(?:now,? |let us |let's )?(?:suppose|assume|if)(?:[ \t]+that)?)"
+    r"[ \t]+"
+    r"(?:the|an?|my|our)?[ \t]*(?:final|correct)?[ \t]*$",
+    re.I,
 )
 DENIED_AFTER = re.compile(r"[\s*:]{0,9}(?:wrong|incorrect|not|false\s+because)\b", re.I)
+REMARK = re.compile(  # what is said about an answer, and is none where one was given before
+    r"[\s*]{0,9}(?:(?:therefore|indeed|thus|also)[ \t])?(?:"
+    r"(?:correct|right|reasonable|consistent|verified|confirmed|valid|plausible|sensible|accurate|as follows"
+    r"|expected|given (?:by|in) \w+)(?:[\s*]*(?:$|[\n.!,;:])|[ \t](?:with|because|since|and|for|as)\b)"
+    r"|(?-i:in (?:the )?[a-z]{3,}(?: [a-z]+){0,3})\**[.!]?\)?\s*(?:\n|$)"
+    r"|(?:rounded|obtained|found|derived|simplified|computed|calculated|expressed|final|helpful|too [a-z]+)"
+    r"\b)",
+    re.I,
+)
+OF_A_NUMBER = re.compile(
+    r"[\s*]{0,9}(?:positive|negative|unique|exact|an? (?:\w+ )?(?:integer|number))\b(?!\s*[-+$\d])", re.I
+)
+OF_OTHERS = re.compile(
+    r"(?:['’]s|s['’]|\b(?:given|proposed|claimed|suggested|his|her|their))[ \t]+(?:\w+[ \t]+)?$", re.I
+)
+LIST_MARK = re.compile(r"\s*\n\s*(?:[-*+>]|\d{1,2}[.)])[ \t]+(?=\S)")
 HEDGE_WORDS = re.compile(
     r"^(?:[\s*_:：,]|(?:thus|therefore|then|simply|just|approximately|about|roughly|equal to)\b)+", re.I
 )
 BOLD_TEXT = re.compile(r"\*\*([^*\n]+)\*\*")
-OPTION_WITH_TEXT = re.compile(r"^(?:\(([A-Ha-h])\)|([A-H])[.):：](?=\s))")
+OPTION_WITH_TEXT = re.compile(r"^(?:\(([A-Ja-h])\)|([A-J])[.):：](?=\s)(?!\s[A-Z]\.))")
 ABBREVIATED = (  # each group of one length, as a look-behind must be
     r"(?<!\b(?:Mr|Ms|Dr|vs|ca))(?<!\b(?:Mrs|i\.e|e\.g|U\.S))(?<!\bapprox)"
+    r"(?<!\b(?:St|Mt|Lt|sq))(?<!\b(?:Gen|Sgt|Sen))(?<!\bProf)(?<!\b(?-i:[A-Z])(?=\. (?-i:[A-Z])\.))"
+    r"(?<!\b(?:No|ft|hr|lb|oz|yd)(?=\. ?\d))(?<!\bhrs(?=\. ?\d))"
     r"(?<!\b(?:Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sep|Oct|Nov|Dec)(?=\. ?\d))(?<!\bSept(?=\. ?\d))"
 )
 THAT_IS = re.compile(r",? \(?i\.e\.,? ", re.I)
 ANSWER_ENDS = re.compile(
-    rf"\n|{ABBREVIATED}[.](?=\s|$|\*)|[。!?！？](?=\s|$|\*)|[;；]\s*[A-Za-z]{{2}}"
-    r"|,? \(?(?:because|since|which)\b|, (?:not|so|as|where|and not)\b|[.\s]I hope\b",
+    rf"\n|{ABBREVIATED}[.](?=\s|$|\*)|[。?！？](?=\s|$|\*)|!(?=\s|$|\*)(?!\s*[-+*/=×÷·^<>≈≤≥])|[;；]\s*[A-Za-z]{{2}}"
+    r"|,? \(?(?:because|since|which)\b|, (?:not|so|as|where|and not|and (?:this|the) answer)\b|[.\s]I hope\b",
     re.I,
+)
+OR_OPTION = re.compile(r"\s+or (?:maybe |perhaps |possibly )?\(?[A-J]\)?\s*(?:[.?!\n]|\Z)", re.I)
+OR_ANOTHER = re.compile(
+    r"[.;]\s+((?i:or) (?:maybe |perhaps |possibly )?[-+$\\(]{0,3}(?:\d[\d.,/]*\d|\d|[A-J])\)?)"
+    r"\$?\s*(?:[.?!]?\s*\Z|[.?!]?\s*\n)"
 )
 INLINE_MATH = re.compile(r"\$\$([^$]+)\$\$|\$([^$\n]*[^$\s])\$(?!\d)|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.S)
 ANSWER_LINE = re.compile(r"^[ \t]{0,3}A:[ \t]*(\S[^\n]*)$", re.M)
@@ -152,7 +182,7 @@ def reference_answer(reference: str | None, pattern: str | re.Pattern | None = N
 def is_one_value(reference: str) -> bool:
     r"""One line, or the several lines of one Python literal or LaTeX environment."""
     return "\n" not in reference or reference.startswith(
-        ("[", "{", "(", "\\begin{", "$\\begin{", "$$", "\\[")
+        ("[", "{", "(", "\\begin{", "$\\begin{", "$$", "\\[", "array(", "np.array(", "Matrix(", "tensor(")
     )
 
 
@@ -178,7 +208,7 @@ def after_thinking(text: str) -> str:
     end = 0
     for match in THINK_END.finditer(text) if "</" in text else ():
         end = match.end()
-    return text[end:].strip()
+    return text[end:].rpartition(FINAL_CHANNEL)[2].strip()
 
 
 def by_pattern(text: str, pattern: re.Pattern) -> Extraction:
@@ -242,7 +272,7 @@ def in_box(text: str) -> Extraction | None:
 
 def last_boxes(text: str) -> list[str | None]:
     """The contents of the last box and of those joined to it; None = a box that never closes."""
-    boxes = top_boxes(text)
+    boxes = [box for box in top_boxes(text) if not DENIED_BOX.search(text[max(0, box[0] - 40) : box[0]])]
     group = boxes[-1:]
     for before in reversed(boxes[:-1]):
         between = text[before[1] : group[0][0]]
@@ -321,6 +351,7 @@ def in_phrase(text: str) -> Extraction | None:
     folded = text.casefold()
     if not any(word in folded for word in PHRASE_WORDS):
         return None
+    remark, of_a_number = "", False
     for phrase in (ANSWER_PHRASE, RESULT_PHRASE):
         matches = list(phrase.finditer(text))
         if phrase is ANSWER_PHRASE:
@@ -328,20 +359,35 @@ def in_phrase(text: str) -> Extraction | None:
             matches.sort(key=lambda match: match.end())
         for match in reversed(matches[-50:]):
             rest = text[match.end() : match.end() + LONGEST_PHRASE]
-            if DENIED_BEFORE.search(text[max(0, match.start() - 40) : match.start()]) or DENIED_AFTER.match(
-                rest
-            ):
+            before = text[max(0, match.start() - 40) : match.start()]
+            before = f"\n{before}" if match.start() <= 40 else before
+            if DENIED_BEFORE.search(before) or DENIED_AFTER.match(rest):
                 continue
-            if answer := tidy_phrase(rest):
+            answer = tidy_phrase(rest)
+            said = answer and text[match.end() - 1] not in ":："
+            weak = said and OF_A_NUMBER.match(rest) is not None
+            if weak or (said and REMARK.match(rest)):
+                of_a_number = of_a_number or weak
+                remark = remark or answer
+            elif answer and of_a_number and not any(map(str.isdigit, answer)):
+                break
+            elif answer and not (remark and OF_OTHERS.search(before)):
                 return Extraction(answer=answer, how="phrase")
-    return None
+    return Extraction(answer=remark, how="phrase") if remark else None
 
 
 def tidy_phrase(rest: str) -> str:
     """The answer at the start of what follows "the answer is"; "" for a question, which states none."""
+    if mark := LIST_MARK.match(rest):  # - 5 under a heading is no minus
+        rest = rest[mark.end() :]
     rest = HEDGE_WORDS.sub("", BOLD_TEXT.sub(r"\1", rest, count=1)).lstrip()
     if option := OPTION_WITH_TEXT.match(rest):
-        return (option[1] or option[2]).upper()
+        behind = rest[option.end() :]
+        if behind.startswith(("?", "？")):
+            return ""
+        alone = rest[option.end() - 1] == "." or not takes_back(sentence(behind))
+        if alone and not OR_OPTION.match(behind):
+            return (option[1] or option[2]).upper()
     math = INLINE_MATH.match(rest)
     head = next(group for group in math.groups() if group) if math else ""
     rest = rest[math.end() :] if math else rest
@@ -349,10 +395,17 @@ def tidy_phrase(rest: str) -> str:
     if end and end[0] in "?？":
         return ""
     answer = head + (rest[: end.start()] if end else rest)
+    if end and (other := OR_ANOTHER.match(rest, end.start())):  # 5; or 6
+        answer = head + other.string[: other.end(1)]
     answer, *again = THAT_IS.split(answer)  # 0.75, i.e. 75%
     if again and is_prose(answer) and not is_plain_value(answer):  # the smallest prime, i.e. 2
         answer = next(filter(is_plain_value, (part.rstrip(" )") for part in again)), answer)
     return answer.strip().strip("*_`\"'“”").rstrip(".,:;*_ ")
+
+
+def sentence(text: str) -> str:
+    end = ANSWER_ENDS.search(text)
+    return text[: end.start()] if end else text
 
 
 def in_answer_line(text: str) -> Extraction | None:

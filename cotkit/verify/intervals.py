@@ -28,6 +28,7 @@ SIGN = re.compile(r" ?(\\le|\\ge|\\ne|<|>) ?")
 AND = re.compile(r",? (?:and|&|but) ")
 FLIPPED = {"<": ">", ">": "<", r"\le": r"\ge", r"\ge": r"\le", r"\ne": r"\ne"}
 REALS = re.compile(r"\\mathbb\{R\}|(?:the )?(?:set of )?(?:all )?real numbers|all reals?", re.I)
+POSITIVE = re.compile(r"\\mathbb\{R\}(?:\^\{?\+\}?|_\{?(?:\+|> ?0)\}?)")
 EXCEPT = re.compile(rf"(?:{REALS.pattern}) ?(?:[a-z] )?,? ?except (?:for )?(?:[a-z] ?= ?)?([^<>=]+)", re.I)
 WITHOUT = re.compile(r"\\mathbb\{R\} ?(?:\\setminus|-|\\) ?(\\?\{.+\})")
 
@@ -56,6 +57,8 @@ def read_set(text: str) -> RealSet | None:
     if member := MEMBER.fullmatch(text):
         inner = read_set(member[2])
         return inner and RealSet(inner.pieces, True, member[1])
+    if POSITIVE.fullmatch(text):
+        return RealSet((Piece("0", r"\infty", False, False),), True)
     if REALS.fullmatch(text):
         return RealSet((Piece(r"-\infty", r"\infty", False, False),), True)
     if without := WITHOUT.fullmatch(text):
@@ -70,6 +73,12 @@ def read_set(text: str) -> RealSet | None:
     return interval(text) or points(text)
 
 
+def listed(text: str) -> RealSet | None:
+    """`(-\\infty,0), (1,\\infty)`: intervals in a list, read as their union."""
+    parts = [interval(part) for part in split_list(text)]
+    return united(parts) if len(parts) > 1 else None
+
+
 def interval(text: str) -> RealSet | None:
     if len(text) < 5 or text[0] not in "([]" or text[-1] not in ")][":
         return None
@@ -77,6 +86,9 @@ def interval(text: str) -> RealSet | None:
     if len(ends) != 2 or not all(end.strip() for end in ends):
         return None
     low, high = (end.strip() for end in ends)
+    numbers, closed = (value(low), value(high)), text[0] + text[-1] == "[]"
+    if None not in numbers and (numbers[0] > numbers[1] or (numbers[0] == numbers[1] and not closed)):
+        return None  # a point, (5, 2)
     piece = Piece(low, high, text[0] == "[" and low not in INFINITE, text[-1] == "]" and high not in INFINITE)
     clear = text[0] + text[-1] not in ("()", "[]") or low in INFINITE or high in INFINITE
     return RealSet((piece,), clear)
@@ -218,6 +230,13 @@ def merged(pieces: tuple[Piece, ...]) -> list[Piece] | None:
 def compare_sets(reference: RealSet, prediction: RealSet, values: Values) -> Outcome | None:
     """None: the ends are no numbers and the number of pieces differs."""
     if reference.name and prediction.name and reference.name != prediction.name:
+        ends = [{end for piece in side.pieces for end in piece[:2]} for side in (reference, prediction)]
+        single = len(reference.pieces) == len(prediction.pieces) == 1
+        if single and reference.name in ends[1] and prediction.name in ends[0]:
+            (gold,), (answer,) = reference.pieces, prediction.pieces  # a < b against b > a
+            turned = (gold.low in INFINITE) != (answer.low in INFINITE)
+            same = turned and any(gold[2:]) == any(answer[2:])
+            return Outcome(same, "interval", "the same inequality" if same else "another inequality")
         return Outcome(False, "interval", "another variable")
     gold, answer = merged(reference.pieces), merged(prediction.pieces)
     exact = gold is not None and answer is not None

@@ -13,12 +13,15 @@ from typing import NamedTuple
 from cotkit.verify.arithmetic import read_number
 from cotkit.verify.normalise import CACHED, closing, is_closed, key
 from cotkit.verify.verdicts import PENDING, Outcome, Values, all_true
+from cotkit.verify.words import is_words, truth
 
 MOST_UNORDERED = 30  # items left after the equal ones are paired: n * n comparisons
 LONGEST_WORD_ITEM = 4  # words; a sentence with commas is no list
 
 SEPARATOR = re.compile(r",? (?:and|or|&) |[,;]|\\[{}]|[()\[\]{}]|\\langle|\\rangle")
 OPENING, CLOSING = ("(", "[", "{", "\\{", "\\langle"), (")", "]", "}", "\\}", "\\rangle")
+RELATION = re.compile(r"[<>=]|\\(?:le|ge|ne|in|neg|lnot|to|implies|iff|equiv|forall|exists)(?![A-Za-z])|¬")
+PROPOSITION = re.compile(r"[A-Za-z](?:_\w|_\{\w+\})?'?(?:\([A-Za-z, ]+\))?")
 SET_BUILDER = re.compile(r"\||: ")
 GROUPED = re.compile(r"\d,(?=\d{3}(?!\d))")
 UNORDERED, ORDERED = {"curly", "bare"}, {"round", "square", "angle"}
@@ -28,7 +31,7 @@ OTHER_BRACKETS = {frozenset(pair) for pair in (("round", "square"), ("curly", "r
 class Items(NamedTuple):
     kind: str  # bare, curly, round, square, angle
     items: tuple[str, ...]
-    words_joined: bool = False  # a bare list that says "and" or "or"
+    joined: str = ""  # "and", "or", "" for signs alone, or all of them where they are mixed
 
 
 @lru_cache(CACHED)
@@ -39,17 +42,16 @@ def read_items(text: str) -> Items | None:
     kind, inner = brackets(text)
     if r"\pm" in text and (kind in ("round", "angle") or text.startswith("[[")):
         return Items("bare", both_signs(text))  # two points, two matrices
-    items = split_list(inner)
+    items, joined = split_list(inner), joint(inner)
     if r"\pm" in inner:
         items = tuple(one for item in items for one in both_signs(item))
     if kind == "bare":
         sentence = any(len(item.split()) > LONGEST_WORD_ITEM and item[0].isalpha() for item in items)
-        joined = bool(re.search(r" (?:and|or|&) ", text))
         return Items(kind, items, joined) if len(items) > 1 and not sentence else None
     if kind == "curly" and SET_BUILDER.search(inner):
         return None
     group = kind == "round" or (text[0] == "{" and read_number(inner) is None)  # (5) and {x} are one value
-    return None if group and len(items) < 2 else Items(kind, items)
+    return None if group and len(items) < 2 else Items(kind, items, joined)
 
 
 def both_signs(text: str) -> tuple[str, ...]:
@@ -71,9 +73,18 @@ def brackets(text: str) -> tuple[str, str]:
     return "bare", text
 
 
-@lru_cache(CACHED)
 def split_list(text: str) -> tuple[str, ...]:
     """The pieces between commas, semicolons, "and" and "or" that stand in no bracket; () for nothing."""
+    return pieces_and_joint(text)[0]
+
+
+def joint(text: str) -> str:
+    """What joins the pieces: "and", "or", "" for signs alone; where that is mixed, all joints in a row."""
+    return pieces_and_joint(text)[1]
+
+
+@lru_cache(CACHED)
+def pieces_and_joint(text: str) -> tuple[tuple[str, ...], str]:
     level, found = 0, []
     for match in SEPARATOR.finditer(text):
         if match[0] in OPENING:
@@ -84,13 +95,16 @@ def split_list(text: str) -> tuple[str, ...]:
             found.append(match)
     by_semicolon = any(match[0] == ";" for match in found)
     spaced = any(match[0] != "," or text[match.end() : match.end() + 1] == " " for match in found)
-    pieces, start = [], 0
+    pieces, joints, start = [], [], 0
     for match in found:
         grouping = spaced and GROUPED.match(text, max(match.start() - 1, 0))  # 1,000, 2,000
         if match[0] != "," or not (grouping or by_semicolon):
             pieces.append(text[start : match.start()])
+            joints.append({"&": "and", ";": "", "": ""}.get(word := match[0].strip(" ,"), word))
             start = match.end()
-    return tuple(piece.strip() for piece in [*pieces, text[start:]] if piece.strip())
+    mixed = {*joints[:-1]} - {"", *joints[-1:]} or (joints[-1:] == [""] and any(joints))
+    joined = " ".join(word or "," for word in joints) if mixed else "".join(joints[-1:])
+    return tuple(piece.strip() for piece in [*pieces, text[start:]] if piece.strip()), joined
 
 
 def compare_items(
@@ -100,8 +114,15 @@ def compare_items(
     if reference is None or prediction is None:
         return Outcome(False, "items", "one value against several")
     kinds = {reference.kind, prediction.kind}
+    if joined_otherwise(reference, prediction):
+        return Outcome(None, "items", 'statements joined by "and" on one side, by "or" on the other')
     if order is None and frozenset(kinds) in OTHER_BRACKETS and len(kinds) == 2:
         return vector(reference, prediction, values) or Outcome(False, "items", "other brackets")
+    if kinds == {"bare"} and order is None and any(map(in_turn, (reference, prediction))):
+        outcome = same_list(reference.items, prediction.items, values)
+        if outcome.correct is False and same_set(reference.items, prediction.items, values).correct:
+            return Outcome(None, "items", "the same items in another order")
+        return outcome
     if order is None:
         order = bool(kinds & ORDERED) or (kinds == {"bare"} and bare_in_order)
     if not order:
@@ -118,6 +139,34 @@ def compare_items(
             return Outcome(None, "items", "the same items in another order")
         return unordered  # PENDING, undecided, or an item without a partner
     return outcome
+
+
+def joined_otherwise(reference: Items, prediction: Items) -> bool:
+    """`p and q` against `p or q`, `x<2, y<5` against `x<2 or y<5`; 1 and 2 are the values 1 or 2."""
+    joints = (reference.joined, prediction.joined)
+    items = (*reference.items, *prediction.items)
+    if joints[0] == joints[1] and " " not in joints[0]:
+        return False
+    if any(" " in joined for joined in joints):  # p and q or r
+        return any(map(is_statement, items)) and not (
+            joints[0] == joints[1] and [*map(key, reference.items)] == [*map(key, prediction.items)]
+        )
+    if "or" not in joints:
+        return False
+    both_say = "" not in joints
+    return any(is_statement(item) and (both_say or RELATION.search(item)) for item in items)
+
+
+def in_turn(side: Items) -> bool:
+    """Answers to several questions, or a walk: `True, False`, `A, B, A`; no set."""
+    if all(truth(item, asked=True) is not None for item in side.items):
+        return True
+    return len({*side.items}) < len(side.items) and not any(map(read_number, side.items))
+
+
+def is_statement(item: str) -> bool:
+    """No number, point or formula: a condition, a proposition, a name."""
+    return bool(RELATION.search(item) or PROPOSITION.fullmatch(item)) or is_words(item)
 
 
 def vector(reference: Items, prediction: Items, values: Values) -> Outcome | None:

@@ -24,6 +24,7 @@ from cotkit.verify.verdicts import PENDING, Outcome
 DEEPEST = 5  # lists in lists
 MOST_WANTED = 64  # symbolic comparisons of one check
 ELLIPSIS = r"\ldots"
+UNEVALUATED = re.compile(r"\[\[|\\(?:cap|setminus|begin)(?![A-Za-z])")
 NAN = {"nan", "NaN", "NAN", "\\mathrm{nan}"}
 PREFIXED = re.compile(r"0x[0-9a-f]+|0b[01]+|0o[0-7]+")
 BASE = re.compile(r"([0-9A-Za-z]+)_\{?(\d{1,2}|two|eight|ten|sixteen)\}?")
@@ -31,7 +32,41 @@ BASES = {"two": 2, "eight": 8, "ten": 10, "sixteen": 16}
 MIXED_DASHED = re.compile(r"\d+ ?- ?\d+/\d+")  # 3-1/2
 BRACKETS = set("([{")  # a container literal has one
 CONDITION = re.compile(r"(?:[<>]|\\ne) ?\S.*")  # > 8
+RANGE = re.compile(  # x = 3k, k \in \mathbb{Z}
+    r"(.+?),? (?:(?:where|with|and|for) )?(?:(?:all|any|every) )?([a-z])"
+    r"(?: ?\\in ?\\mathbb\{([ZNR])\}(?:\^\{?\+\}?)?| is an? (?:arbitrary |any )?integer)"
+    r"|(.+?),? for (?:all|any|every|some) integers? ([a-z])"
+)
+INTEGER_LETTER = re.compile(r"(?<![\\A-Za-z])[kmn](?![A-Za-z])")
+DOTTED = re.compile(r"[vV]?(\d+(?:\.\d+){2,})(?:([/:])(\d+))?")  # an address, a version
+VECTOR = re.compile(r"\\(?:vec|overrightarrow) ?(?:\{([^{}]*)\}|([A-Za-z]))")
+THOUSANDS = re.compile(r"(?<![\d,.])\d{1,3}(?:,\d{3})+(?![\d,])")
+ROW = re.compile(r"-?\d+(?:\.\d+)?(?: -?\d+(?:\.\d+)?(?:/\d+)?)+")
+PATH = re.compile(r"[A-Za-z]\w?(?:-[A-Za-z]\w?){2,}|[TF](?: [TF])+")
+NOT_MULTIPLIED = [  # (what the two texts hold, one a line, why equal products prove nothing)
+    (
+        re.compile(
+            r"\A(?=[0-9A-Za-z\n]*[A-Za-z]\d)[0-9A-Za-z]+\n[0-9A-Za-z]+\Z|\A[A-Z]{2,}\{\w+\}\n"
+            r"|[a-z]{2,} -[a-z]{2,}|[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){2,}"
+        ),
+        "names or products?",
+    ),
+    (re.compile(r"\| ?[zw] ?\||\\(?:bar|overline)\{[zw]\}"), "a complex number?"),
+    (re.compile(r"[A-Z]\^\{?(?:-1|T)\}?|[A-Z] ?\\times ?[A-Z]"), "matrices or sets, in another order?"),
+]
+PRODUCT = re.compile(r"\d+ ?(?:\\times|x|X) ?\d+|\d+ ?\\times ?\d+(?: ?\\times ?\d+)+")
+APPROXIMATED = re.compile(
+    r"(.*\S) \((?:\\approx|or about|approximately|approx\.?|about|roughly) ?([-\d.$\\][^()]*)\)"
+)
 REMARK = re.compile(r"(.*\S) \((?!or\b|and\b|not\b|but\b|mod)([^()]+)\)")
+DOUBT = re.compile(  # in a remark: 5 (maybe 6), 5 (incorrect), B (C is also right)
+    r"\b(?:maybe|perhaps|possibly|probably|likely|could|might|another|alternative(?:ly)?|wait|actually|rather"
+    r"|corrected|correction|instead|if|when|unless|else|otherwise|wrong|incorrect|false|untrue"
+    r"|also (?:right|correct|true|valid|possible|an? |accept)|or (?=[-\d\\$(]|[A-H]\b)|(?:is|are) not"
+    r"|isn't)\b"
+    r"|\Ano\b(?!\w| [a-z])",
+    re.I,
+)
 
 
 @dataclass
@@ -49,6 +84,7 @@ class Comparison:
         """Run the ladder on two texts as they were written."""
         raw = (reference, prediction)
         reference, prediction = (without_remark(canonical(text)) for text in raw)
+        reference, prediction = without_range(reference, prediction)
         if self.depth == 0 and self.answer_type != "option":
             prediction = words.without_letter(reference, prediction)
         if not reference:
@@ -103,12 +139,43 @@ class Comparison:
 
 def without_remark(text: str) -> str:
     """`12 (approximately)` -> `12`; brackets that may hold a factor, a unit or a second answer stay."""
+    if text[:1] == "=" and text[1:2] != "=":
+        text = text[1:].strip()
+    if text.endswith(")") and (rounded := APPROXIMATED.fullmatch(text)):
+        return rf"{rounded[1]} \approx {rounded[2].strip()}"
     match = REMARK.fullmatch(text) if text.endswith(")") else None
-    if match is None or not words.is_prose(match[2]) or quantities.read_quantity(text) is not None:
+    if (
+        match is None
+        or DOUBT.search(match[2])
+        or not words.is_prose(match[2])
+        or quantities.read_quantity(text) is not None
+    ):
         return text
     relation = relations.read_relation(match[1])
     value = relation.value if relation and relation.value else match[1]
     return match[1] if quantities.is_plain_value(value) or items.read_items(value) else text
+
+
+def without_range(reference: str, prediction: str) -> tuple[str, str]:
+    r"""`3k, k \in \mathbb{Z}` -> `3k`, unless the other side names another set; one letter for both."""
+    ranged = (r"\in" in text or "integer" in text for text in (reference, prediction))
+    if not any(ranged):
+        return reference, prediction
+    found = [RANGE.fullmatch(text) for text in (reference, prediction)]
+    parts = [match and (match[1] or match[4], match[2] or match[5], match[3] or "Z") for match in found]
+    parts = [part if part and symbol(part[1]).search(part[0]) else None for part in parts]
+    if not any(parts) or (all(parts) and parts[0][2] != parts[1][2]):
+        return reference, prediction
+    reference, prediction = (
+        part[0] if part else text for part, text in zip(parts, (reference, prediction), strict=True)
+    )
+    if all(parts) and not symbol(parts[0][1]).search(prediction):
+        prediction = symbol(parts[1][1]).sub(parts[0][1], prediction)
+    return reference, prediction
+
+
+def symbol(letter: str) -> re.Pattern:
+    return re.compile(rf"(?<![\\A-Za-z]){letter}(?![A-Za-z])")
 
 
 def same(reference: str, prediction: str, comparison: Comparison) -> Outcome | None:
@@ -116,8 +183,36 @@ def same(reference: str, prediction: str, comparison: Comparison) -> Outcome | N
         wrong = reference not in NAN and read_number(reference) is not None
         return Outcome(False if wrong else None, "same", "NaN is no value")
     if key(reference) == key(prediction):
+        if reference != prediction and THOUSANDS.findall(reference) != THOUSANDS.findall(prediction):
+            return None  # 1,234 against 1, 234
         return Outcome(True, "same", "the same text")
+    if r"\cross" in reference + prediction:
+        unmarked = {
+            VECTOR.sub(r"\1\2", text).replace(r"\cross", r"\times").replace(" ", "")
+            for text in (reference, prediction)
+        }
+        return Outcome(True, "same", "the same text") if len(unmarked) == 1 else None
     return None
+
+
+def dotted(reference: str, prediction: str, comparison: Comparison) -> Outcome | None:
+    """`192.168.1.1`, `10.0.0.0/8`, `1.10.2`: no product, and no number."""
+    sides = [DOTTED.fullmatch(text) if "." in text else None for text in (reference, prediction)]
+    if not any(sides) or any(map(dates.read_date, (reference, prediction))):
+        return None
+    if not all(sides):
+        other, points = reference if sides[0] is None else prediction, (sides[0] or sides[1])[1]
+        number = read_number(other)
+        sure = number is not None and number.value != int(points.replace(".", ""))  # 1.234.567, 1234567
+        sure = sure and not points.startswith(other)  # 1.10.0, 1.10
+        return Outcome(False if sure else None, "dotted", "an address or a version on one side only")
+    if sides[0].groups() == sides[1].groups():
+        return Outcome(True, "dotted", "the same address or version")
+    numbers = [[int(n) for n in side[1].split(".")] for side in sides]
+    while len(numbers[0]) != len(numbers[1]) and max(numbers, key=len)[-1] == 0:
+        max(numbers, key=len).pop()  # 1.10.0 is 1.10
+    alike = numbers[0] == numbers[1] and (sides[0][3] == sides[1][3] or not (sides[0][3] and sides[1][3]))
+    return Outcome(None if alike else False, "dotted", "an address or a version")
 
 
 def prefixed(reference: str, prediction: str, comparison: Comparison) -> Outcome | None:
@@ -153,6 +248,8 @@ def number(reference: str, prediction: str, comparison: Comparison) -> Outcome |
         as_number = True if comparison.answer_type == "number" else None
         return Outcome(as_number, "number", "k, M or B as a number") if same_value else None
     outcome = quantities.compare_values(gold, answer, comparison.rules())
+    if outcome.correct and reference != prediction and all(map(PRODUCT.fullmatch, texts)):
+        return Outcome(None, "number", "products, or dimensions?")  # 3 x 4, 2 x 6
     if outcome.correct is False and any(MIXED_DASHED.fullmatch(text) for text in texts):
         return Outcome(None, "number", "a mixed number or a subtraction?")
     return outcome
@@ -205,6 +302,8 @@ def ellipsis(reference: str, prediction: str, comparison: Comparison) -> Outcome
 
 def interval(reference: str, prediction: str, comparison: Comparison) -> Outcome | None:
     gold, answer = intervals.read_set(reference), intervals.read_set(prediction)
+    if r"\cup" in reference + prediction:  # increasing on (0,1) and (2,3)
+        gold, answer = gold or intervals.listed(reference), answer or intervals.listed(prediction)
     if gold is not None and answer is None:
         ends = {end for piece in gold.pieces for end in piece[:2]}
         if intervals.SIGN.search(prediction) and all(map(relations.is_constant, ends)):
@@ -234,6 +333,11 @@ def collection(reference: str, prediction: str, comparison: Comparison) -> Outco
     gold, answer = items.read_items(reference), items.read_items(prediction)
     if gold is None and answer is None:
         return None
+    grouped = [THOUSANDS.findall(text) for text in (reference, prediction)]
+    unsure = None in (gold, answer) or (grouped[0] != grouped[1] and BRACKETS.isdisjoint(reference))
+    if unsure and re.sub(r"\s", "", reference) == re.sub(r"\s", "", prediction):
+        return Outcome(None, "items", "a list or a number with thousands separators?")
+    gold, answer = gold or relations.multiplied(reference), answer or relations.multiplied(prediction)
     if gold is None or answer is None:
         single, several = (reference, answer) if gold is None else (prediction, gold)
         if len(several.items) == 1 and comparison.order() is not True:
@@ -242,11 +346,14 @@ def collection(reference: str, prediction: str, comparison: Comparison) -> Outco
             )
         if not several.items and read_number(single) is None:
             return None  # the empty set against words
-        if re.sub(r"\s", "", reference) == re.sub(r"\s", "", prediction):
-            return Outcome(None, "items", "a list or a number with thousands separators?")
+        if UNEVALUATED.search(single):
+            return Outcome(None, "items", "a matrix or a set that is not worked out")
+        signs = all(map(intervals.SIGN.search, (single, *several.items)))
+        if signs and several.items and intervals.read_set(single) is None:
+            return Outcome(None, "items", "an inequality that is not solved")  # x^2 > 4
         if outcome := as_sum(single, several, gold is None, comparison):
             return outcome
-        if words.is_words(single) and several.kind == "bare" and not several.words_joined:
+        if words.is_words(single) and several.kind == "bare" and not several.joined:
             return None  # "Paris" against "Paris, France"
     in_order = comparison.policy.bare_list_in_order
     outcome = items.compare_items(gold, answer, comparison.order(), in_order, comparison.inner).by("items")
@@ -303,7 +410,15 @@ def read_ratio(text: str):
 
 
 def dashed(reference: str, prediction: str, comparison: Comparison) -> Outcome | None:
-    """`12-15`: a range, a score or a number with dashes; no subtraction."""
+    """`12-15`: a range, a score or a number with dashes; no subtraction. `0 1 2`: a row, and no product."""
+    rows = [text.split() if ROW.fullmatch(text) else None for text in (reference, prediction)]
+    if all(rows):
+        reordered = sorted(rows[0]) == sorted(rows[1])
+        return Outcome(None if reordered else False, "dashed", "another row of numbers")
+    if any(rows) and read_number(prediction if rows[0] else reference) is not None:
+        return Outcome(False, "dashed", "a row of numbers against one")
+    if all(map(PATH.fullmatch, (reference, prediction))) and comparison.answer_type != "algebra":
+        return Outcome(None, "dashed", "paths or differences? answer_type='text' or 'algebra' decides")
     sides = [bool(DASHED.fullmatch(text)) for text in (reference, prediction)]
     if not any(sides):
         return None
@@ -334,13 +449,25 @@ def base(reference: str, prediction: str, comparison: Comparison) -> Outcome | N
 
 def algebra(reference: str, prediction: str, comparison: Comparison) -> Outcome | None:
     outcome = comparison.ask(reference, prediction)
+    for pattern, doubt in NOT_MULTIPLIED if outcome.correct else ():
+        if pattern.search(symbolic.PLAIN_FUNCTION.sub(" ", f"{reference}\n{prediction}")):
+            return Outcome(None, "symbolic", doubt)
     if outcome.correct and relations.rearranged(reference, prediction):
         return Outcome(None, "symbolic", "the same equation, solved for another symbol")
+    if outcome.correct is False and with_one_letter(reference) == with_one_letter(prediction) is not None:
+        return Outcome(None, "symbolic", "the same formula with another letter for a whole number")
     return outcome
+
+
+def with_one_letter(text: str) -> str | None:
+    """`2k+1` and `2n+1` alike; None without such a letter, or with several."""
+    letters = set(INTEGER_LETTER.findall(text))
+    return key(INTEGER_LETTER.sub("n", text)) if len(letters) == 1 and text not in letters else None
 
 
 STAGES = {
     "same": same,
+    "dotted": dotted,
     "prefixed": prefixed,
     "number": number,
     "date": date,
@@ -361,6 +488,7 @@ STAGES = {
 }
 VALUES = (
     "same",
+    "dotted",
     "prefixed",
     "number",
     "quantity",

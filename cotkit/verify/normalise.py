@@ -122,6 +122,8 @@ def from_python(text: str) -> str:
         text = ", ".join(f"{name.strip()} = {value.strip()}" for name, value in pairs)
     if "[" not in text:
         return text
+    if text.startswith("[["):
+        text = re.sub(r"\](?:\s|\\n)+(?=\[)", "], ", text)  # the rows NumPy prints
     return notation.NUMPY_ROW.sub(lambda row: re.sub(r"(?<=[\d.])\s+(?=[-+\d.])", ", ", row[0]), text)
 
 
@@ -136,8 +138,10 @@ def conditions(text: str) -> str:
 
 def plain_latex(text: str) -> str:
     """Spacing, sizes, fonts and synonyms of LaTeX taken out."""
-    text = notation.MATRIX.sub(nested_lists, text)
+    text = notation.CROSS_PRODUCT.sub(r"\1\\cross ", text)
+    text = notation.MATRIX.sub(nested_lists, notation.SYSTEM.sub(equations, text))
     if r"\begin" not in text:
+        text = notation.LINE_BREAK.sub(", ", text)
         text = re.sub(r"\\\\(?=[A-Za-z{}])", r"\\", text)  # doubled backslashes of a JSON string
     for pattern, replacement in notation.SPACING:
         text = pattern.sub(replacement, text)
@@ -153,6 +157,15 @@ def without_font(match: re.Match) -> str:
     if command.startswith("operatorname") and content.strip().isalpha():
         return f"\\{content.strip()} "
     return content if command.startswith(("math", "b", "rm", "oper")) else f" {content} "
+
+
+def equations(match: re.Match) -> str:
+    """A system, one equation or inequality a row, as `x=1 and y=2`; a function by cases stays as it is."""
+    brace, name, content = match.groups()
+    rows = [notation.AT_A_RELATION.sub(" ", row).strip(" \n,;.") for row in notation.ROW_END.split(content)]
+    rows = [row for row in rows if row]
+    whole = rows and all(notation.RELATION.search(row) and "&" not in row for row in rows)
+    return " and ".join(rows) if whole and (brace or name == "cases") else match[0]
 
 
 def nested_lists(match: re.Match) -> str:

@@ -21,18 +21,20 @@ SIGNS = re.findall(
     "times pm mp le le ge ge ne approx infty sqrt cup cap emptyset in to setminus ldots langle rangle angle"
     " forall cdot cdot cdot pi theta alpha beta gamma delta epsilon lambda sigma omega phi",
 )
+INVISIBLE = [0, 0xAD, 0x61C, *range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x2065)]
+INVISIBLE += [*range(0x2066, 0x206A), 0xFE0F, 0xFEFF]
 CHARACTERS = str.maketrans(
-    {sign: rf"\{name} " for sign, name in zip("×±∓≤⩽≥⩾≠≈∞√∪∩∅∈→∖…⟨⟩∠∀·⋅∙πθαβγδελσωφ", SIGNS, strict=True)}
+    {chr(0xFEE0 + ord(sign)): sign for sign in map(chr, range(0x21, 0x7F))}  # full width, as in Chinese
+    | {sign: rf"\{name} " for sign, name in zip("×±∓≤⩽≥⩾≠≈∞√∪∩∅∈→∖…⟨⟩∠∀·⋅∙πθαβγδελσωφ", SIGNS, strict=True)}
     | dict.fromkeys("−–—‒﹣－", "-")
     | dict.fromkeys("\u00a0\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000", " ")
-    | dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff\x00", "")
+    | dict.fromkeys(map(chr, INVISIBLE), "")
     | dict.fromkeys("“”„″", '"')
     | dict.fromkeys("‘’′", "'")
-    | dict(zip("÷⁄∕∗，、。；：（）％µΩ", "///*,,.;:()%μΩ", strict=True))
+    | dict(zip("÷⁄∕∗、。µΩ٫٬٪", "///*,.μΩ.,%", strict=True))
     | {"ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}", "ℕ": r"\mathbb{N}", "∧": " and ", "∨": " or "}
     | {"ⅈ": "i", "ⅇ": "e"}
     | {"°": r"^\circ ", "º": r"^\circ ", "℃": r"^\circ C", "℉": r"^\circ F"}
-    | {chr(0xFF10 + digit): str(digit) for digit in range(10)}
 )
 
 SYNONYMS = [  # (what it becomes, the LaTeX commands that mean it)
@@ -84,6 +86,22 @@ FONTS = re.compile(rf"\\((?:{'|'.join(FONT_COMMANDS)})\*?)\s*\{{([^{{}}]*)\}}")
 MATRIX = re.compile(
     r"\\begin\{(?:(?:[pbB]|small)?matrix|array)\}(?:\{[lcr|\s]*\})?(.*?)\\end\{[a-zA-Z]+\}", re.S
 )
+SYSTEM = re.compile(  # equations under one another after a brace
+    r"(?:\\left\s*)?(\\\{\s*)?\\begin\{(cases|array|aligned)\}(?:\{[lcr|\s]*\})?(.*?)\\end\{\2\}"
+    r"(?:\s*\\right\s*\.)?",
+    re.S,
+)
+AT_A_RELATION = re.compile(r"\s*&\s*(?=[=<>]|\\[lgn]e)|(?<=[=<>])\s*&\s*")
+RELATION = re.compile(r"[=<>]|\\(?:[lgn]eq?|in)(?![A-Za-z])")
+VECTOR = (
+    r"\\(?:vec|hat|overrightarrow|mathbf|boldsymbol|bm)\s*"
+    r"(?:\{\s*\\?[A-Za-z]+\s*\}|[A-Za-z])(?:_(?:\w|\{[^{}]*\}))?"
+)
+CROSS_PRODUCT = re.compile(  # of vectors: its factors do not commute, and it is no scalar product
+    rf"(\\nabla\s*|{VECTOR}\s*(?=\\times\s*(?:{VECTOR}|\(|\\left))|\)\s*(?=\\times\s*{VECTOR}))"
+    r"\\times(?![A-Za-z])"
+)
+LINE_BREAK = re.compile(r"(?<=[\w)}])\s*\\\\\s*(?=[A-Za-z](?:_\w|_\{\w+\})?\s*=)")  # x=1 \\ y=2
 ROW_END = re.compile(r"\\\\(?:\[[^\]]*\])?|\\cr\b")
 SPACING = [
     (re.compile(r"(?<!\\)\\!"), ""),
@@ -94,10 +112,12 @@ SPACING = [
 PATTERNS = [
     (re.compile(r"^(?:minus|negative) (?=[\d.])", re.I), "-"),
     (re.compile(r"^([-+]?\d+(?:\.\d+)?) (?:10\^|1[eE](?=[-+\d]))\{?([-+]?\d+)\}?"), r"\1\\cdot 10^{\2}"),
+    (re.compile(r"^pH (?:of |is )?(?=[\d.])"), "pH = "),
     (re.compile(r"\{ ?([^{}\\]+)\\choose ([^{}\\]+)\}"), r"\\binom{\1}{\2}"),
     (re.compile(r"(?<=\d)\{,\}(?=\d)"), ","),
     (re.compile(r"\^\s*\{\s*\\circ\s*\}|\^\s*\\circ(?![A-Za-z])\s*"), r"^\\circ "),
     (re.compile(r"(?<=[\d)\]}])\s*\^\s*\\circ\s*(?=[CFK]\b)"), r" ^\\circ "),
+    (re.compile(r"(?<=\d)\s*\^\s*(?:\{\s*o\s*\}|o(?![A-Za-z]))"), r" ^\\circ "),
     (re.compile(r"(?<![\\A-Za-z])sqrt(?![A-Za-z])"), r"\\sqrt"),
     (re.compile(r"(?<![\\A-Za-z])cbrt(?![A-Za-z])"), r"\\sqrt[3]"),
     (re.compile(r"(?<![\\A-Za-z])pi(?![A-Za-z])"), r"\\pi "),
@@ -113,11 +133,12 @@ PATTERNS = [
     (re.compile(r"=="), "="),
     (re.compile(r"\*\*"), "^"),
     (re.compile(r"\\\{\s*\\\}|^\{\s*\}$"), r"\\emptyset "),
+    (re.compile(r"(?<=\d) (?=(?:st|nd|rd|th) ?$)"), ""),
     (re.compile(r"\s*([\^_])\s*(?!\\circ)"), r"\1"),
     (re.compile(r"\s+"), " "),
 ]
 HAS_PATTERN = re.compile(  # what one of PATTERNS can find something in; most answers are none
-    r"[\\{^_<=*]|\.\.\.|!=|>=|\s\s|[^\S ]|^(?i:minus|negative) |\d 1[eE]"
+    r"[\\{^_<=*]|\.\.\.|!=|>=|\s\s|[^\S ]|^(?i:minus|negative) |^pH | (?:st|nd|rd|th) ?$|\d 1[eE]"
     r"|(?<![\\A-Za-z])(?:[sc][qb]rt|pi|oo|[Ii]nf(?:inity|ty)?)(?![A-Za-z])"
 )
 

@@ -19,8 +19,8 @@ from cotkit.verify.policy import AnswerPolicy
 LONGEST_LITERAL = 400  # digits; Python itself refuses above 4300
 FLOAT_DIGITS = 15  # significant digits a binary64 keeps; a float printed in full may be off beyond them
 
-DIGITS = r"(?:\d{1,3}(?:,\d{3})+|\d{1,3}(?: \d{3})+|\d{1,3}(?:_\d{3})+|\d+)"
-GROUPING = re.compile("[, _]")
+DIGITS = r"(?:\d{1,3}(?:,\d{3})+|\d{1,3}(?: \d{3})+|\d{1,3}(?:_\d{3})+|\d{1,3}(?:'\d{3})+|\d+)"
+GROUPING = re.compile("[, _']")
 DECIMAL = re.compile(
     rf"(?P<sign>[+-] ?)?(?P<whole>{DIGITS})?(?:\.(?P<part>\d*))?"
     r"(?:(?:e|E| ?(?:\\times|\\cdot|\*|x|X) ?10\^)"
@@ -30,6 +30,7 @@ REPEATING = re.compile(
     r"(?P<sign>[+-] ?)?(?P<whole>\d*)\.(?P<part>\d*?)(?:\\(?:overline|bar|dot)\{(?P<r1>\d+)\}|\((?P<r2>\d+)\)"
     r"|(?P<r3>\d+?)(?P=r3){2,}\\ldots ?)"
 )
+INDIAN = re.compile(r"[+-]?\d{1,2}(?:,\d{2})+,\d{3}(?:\.\d+)?")  # 12,34,567
 SIMPLE = r"(?:\d[\d, ]*(?:\.\d+)?|\.\d+)"
 RATIO = re.compile(
     rf"([+-] ?)?(?:({SIMPLE}) ?/ ?([+-]?{SIMPLE})|\\frac\{{ ?([+-]?{SIMPLE}) ?\}}\{{ ?([+-]?{SIMPLE}) ?\}})"
@@ -46,11 +47,17 @@ WORDS = {word: n for n, word in enumerate(UNITS_AND_TEENS)} | {
     word: 20 + 10 * n for n, word in enumerate(TENS)
 }
 SCALES = {"hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+SCALES |= {"quadrillion": 10**15, "quintillion": 10**18, "lakh": 10**5, "crore": 10**7}
 PARTS = {"half": 2, "third": 3, "quarter": 4, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7, "eighth": 8}
-PARTS |= {"ninth": 9, "tenth": 10, "hundredth": 100, "thousandth": 1000}
+PARTS |= {"ninth": 9, "tenth": 10, "eleventh": 11, "twelfth": 12}
+PARTS |= {f"{word}th": n for word, n in WORDS.items() if 13 <= n < 20}
+PARTS |= {f"{word[:-1]}ieth": n for word, n in WORDS.items() if n >= 20}
+PARTS |= {"hundredth": 100, "thousandth": 1000, "millionth": 10**6, "billionth": 10**9}
 PARTS |= {f"{word}s": n for word, n in PARTS.items()} | {"halves": 2}
-LAST_WORDS = (*WORDS, *SCALES, *(f"{word}s" for word in SCALES), *PARTS, "dozen", "dozens")
-SCALED = re.compile(r"(.+?) ?(hundred|thousand|million|billion|trillion|dozen)s?", re.I)
+LAST_WORDS = (*WORDS, *SCALES, *(f"{word}s" for word in SCALES), *PARTS, "dozen", "dozens", "factorial")
+SCALED = re.compile(rf"(.+?) ?({'|'.join(SCALES)}|dozen)s?", re.I)
+FACTORIAL = re.compile(r"(\d{1,3}) factorial", re.I)
+COUNTED = {"quarter", "quarters"}  # 8 quarters may be coins
 
 
 class Number(NamedTuple):
@@ -83,7 +90,9 @@ def read_literal(text: str) -> Number | None:
         return None
     if (number := decimal(text)) is not None:
         return number
-    if ("/" in text or "\\frac" in text) and (number := ratio(text) or mixed(text)):
+    if "," in text and INDIAN.fullmatch(text):
+        return decimal(text.replace(",", ""))
+    if ("/" in text or "\\frac" in text) and (number := mixed(text) or ratio(text)):
         return number
     return ("." in text and repeating(text)) or in_words(text)
 
@@ -123,7 +132,7 @@ def mixed(text: str) -> Number | None:
     if not match:
         return None
     top, bottom = int(match[3] or match[5]), int(match[4] or match[6])
-    if bottom == 0 or top >= bottom:
+    if not 0 < top < bottom or (match[3] or match[5])[0] == "0":  # 1 000/3 is one thousand by three
         return None
     value = int(match[2]) + Fraction(top, bottom)
     return Number(-value if (match[1] or "")[:1] == "-" else value)
@@ -147,12 +156,14 @@ def in_words(text: str) -> Number | None:
         scale = SCALES.get(scaled[2].lower(), 12)
         quantum = None if amount.quantum is None or scale == 12 else amount.quantum + len(str(scale)) - 1
         return Number(amount.value * scale, quantum=quantum, digits=amount.digits)
+    if factorial := FACTORIAL.fullmatch(text):
+        return Number(Fraction(math.factorial(int(factorial[1]))))
     words = text.lower().replace("-", " ").split()
-    if len(words) > 12:
+    if len(words) > 24:
         return None
     negative = words[:1] in (["minus"], ["negative"])
     words = words[negative:]
-    value = part_in_words(words) or whole_in_words(words)
+    value = half_of_a_scale(words) or part_in_words(words) or whole_in_words(words)
     if value is None and "and" in words:  # two and a half
         at = len(words) - 1 - words[::-1].index("and")
         whole, part = whole_in_words(words[:at]), part_in_words(words[at + 1 :])
@@ -170,23 +181,43 @@ def part_in_words(words: list[str]) -> Fraction | None:
         return None
     if "and" in words:  # two and three quarters
         return None
+    if len(words) == 2 and words[0].isdecimal() and words[1] not in COUNTED:  # 3 sixteenths
+        plural = words[1].endswith("s") or words[0] == "1"
+        return Fraction(int(words[0]), PARTS[words[1]]) if plural else None
+    if words[-1][-1] not in "sf" and words[-2:-1] and WORDS.get(words[-2], 0) >= 20:  # twenty-fifth
+        return None
     count = 1 if words[:-1] in ([], ["a"], ["one", "a"]) else whole_in_words(words[:-1])
     return None if count is None else Fraction(count, PARTS[words[-1]])
 
 
+def half_of_a_scale(words: list[str]) -> Fraction | None:
+    """`half a dozen`, `half a million`."""
+    whole = whole_in_words(words[1:]) if words[:2] == ["half", "a"] else None
+    return whole and Fraction(whole, 2)
+
+
 def whole_in_words(words: list[str]) -> int | None:
-    total, current, seen = 0, 0, False
+    """None for words that are no number in English: `one two three`, `five and six`, `twenty twenty`."""
+    total, current, scale, seen = 0, 0, None, False
     for place, word in enumerate(words):
+        n = WORDS.get(word)
         if word == "a" and place == 0 and words[1:2] and words[1] in SCALES | {"dozen": 12}:
             current, seen = 1, True
-        elif word in WORDS:
-            current, seen = current + WORDS[word], True
-        elif word == "dozen":
+        elif n is not None:
+            room, before = current % 100, words[place - 1]
+            after_tens = room >= 20 and room % 10 == 0 and 0 < n < 10 and before != "and"
+            if seen and not (n and (after_tens or (room == 0 and before not in WORDS))):
+                return None
+            current, seen = current + n, True
+        elif word == "dozen" and not total:
             current, seen = (current or 1) * 12, True
-        elif word == "hundred" and seen:
+        elif word == "hundred":
+            if not 0 < current < 100:
+                return None
             current *= 100
-        elif word in SCALES and seen:
-            total, current = total + current * SCALES[word], 0
+        elif word in SCALES and current and (scale is None or SCALES[word] < scale):
+            scale = SCALES[word]
+            total, current = total + current * scale, 0
         elif not (word == "and" and seen):
             return None
     return total + current if seen else None

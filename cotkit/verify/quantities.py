@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from cotkit.verify.arithmetic import read_number
 from cotkit.verify.normalise import CACHED, canonical
-from cotkit.verify.numbers import WORDS, Number, compare_numbers, whole_in_words
+from cotkit.verify.numbers import PARTS, SCALES, WORDS, Number, compare_numbers, whole_in_words
 from cotkit.verify.policy import AnswerPolicy
 from cotkit.verify.units import FINER, IN_SUMS, Unit, read_unit
 from cotkit.verify.verdicts import Outcome, Values, first_true
@@ -28,11 +28,10 @@ CURRENCY_FIRST = re.compile(
     r"(?P<sign>[+-]?) ?(?P<currency>(?:US)?\\\$|[€£¥₹]|(?:USD|EUR|GBP|JPY|CNY|INR|Rs\.?)(?= ?\d)) ?"
     r"(?P<rest>.+)"
 )
-SHORT_SCALE = re.compile(r"(.*\d) ?([kKMBmb])n?(?![A-Za-z])(.*)")
+SHORT_SCALE = re.compile(r"(.*\d) ?(MM|[kKMBmb])n?(?![A-Za-z])(.*)")
 SHORT_SCALES = dict(zip("kKMmBb", ("thousand",) * 2 + ("million",) * 2 + ("billion",) * 2, strict=True))
-AMOUNT = re.compile(
-    r"[-+]?\d[\d.,/ ]*(?:(?<= )(?:hundred|thousand|million|billion|trillion)\b)?|\\frac\{\d+\}\{\d+\}"
-)
+SHORT_SCALES["MM"] = "million"
+AMOUNT = re.compile(rf"[-+]?\d[\d.,/ ]*(?:(?<= )(?:{'|'.join(SCALES)})\b)?|\\frac\{{\d+\}}\{{\d+\}}")
 CURRENCY_WORD = re.compile(r"^(?:US )?(?:dollars?|euros?|pounds?|yen|rupees?|USD|EUR|GBP)\b", re.I)
 ABOUT = re.compile(
     r"^(?:about|approximately|approx\.?|around|roughly|exactly|a total of|\\approx|~|≈)\s*", re.I
@@ -50,13 +49,23 @@ UNIT_AND_A_HALF = re.compile(r"(an?|\w+) (\w+) and (?:a|one) half", re.I)
 NOUN = re.compile(r"(?=.*[A-Za-z]{3})[A-Za-z][A-Za-z'’ -]*(?: ?/ ?[A-Za-z]+|\^\{?[23]\}?)?")
 NO_NOUN = re.compile(
     r"\b(?:and|or|not|no|but|nor|if|then|is|isn't|are|was|were|than|because|when|where|mod|choose|more|less|least"
-    r"|most|else|either|neither|maybe|perhaps|unless|except|to|vs|versus|plus|minus|times|over|squared|cubed|by)\b",
+    r"|most|else|either|neither|maybe|perhaps|unless|except|to|vs|versus|plus|minus|times|over|squared|cubed|by"
+    r"|in (?:binary|octal|hexa?(?:decimal)?)|base (?:\d+|two|eight|ten|sixteen))\b"
+    r"|^(?:wrong|incorrect|false|negative|positive|inverse|reciprocal|off|short|hundredweight)$",
     re.I,
 )
+RATES = {*re.findall(r"\S+", "per a each every / hourly daily nightly weekly monthly yearly annually")}
+MULTIPLES = {*re.findall(r"\w+", "twice thrice double triple half quarter pair pack dozen")}  # quarter notes
 PLURALS = {"people": "person", "children": "child", "men": "man", "women": "woman"}
 PLURALS |= {"mice": "mouse", "dice": "die"}
-BIG = re.compile(r"^(?:hundred|thousand|million|billion|trillion|dozen|half|thirds?|quarters?)s?$", re.I)
-OPTION_OR_YES_NO = re.compile(r"\(?[A-Ha-h]\)|\(?[A-H]|yes|no|true|false", re.I)
+BIG = re.compile(
+    rf"^(?:{'|'.join(SCALES)}|dozen)s?\b|^(?:gross|score|grand|factorial|{'|'.join(PARTS)})(?:$| of\b)",
+    re.I,
+)
+PRESSURE = re.compile(r"\d{2,3} ?/ ?\d{2,3}")  # 120/80 mmHg are two values
+MMHG = read_unit("mmHg")[0]
+NOT_ONE_VALUE = re.compile(r"\d ?- ?\d|\d ?(?:x|X|\\times) ?\d(?!\d*\^)")  # 3 - 4 hours, 8 x 10 inches
+OPTION_OR_YES_NO = re.compile(r"\(?[A-Ja-h]\)|\(?[A-H]|yes|no|true|false", re.I)
 
 
 class Quantity(NamedTuple):
@@ -85,13 +94,17 @@ def read_quantity(text: str) -> Quantity | None:
     places = [match.span() for match in SPLIT.finditer(text)][:MOST_SPLITS]
     for start, end in places:
         value, rest = text[:start].strip(), text[end:].strip(" ")
+        if NOT_ONE_VALUE.search(value):
+            continue
         if value and (units := read_unit(bare_unit(rest))) and is_numeric(value):
+            if units[0] == MMHG and PRESSURE.fullmatch(value):
+                return Quantity(value, None, units)
             glued = start == end and len(rest) == 1 and rest.isalpha()
             return Quantity(value, read_number(value), units, glued=glued)
     for start, end in reversed(places):
         value, rest = text[:start].strip(), text[end:].strip()
         is_noun = start != end and NOUN.fullmatch(rest) and not NO_NOUN.search(rest) and not BIG.match(rest)
-        is_noun = is_noun and not NUMBER_WORDS.search(rest)
+        is_noun = is_noun and not NUMBER_WORDS.search(rest) and not NOT_ONE_VALUE.search(value)
         if is_noun and (number := read_number(value)) is not None:
             return Quantity(value, number, noun=rest)
     return None
@@ -180,6 +193,9 @@ class Rules(NamedTuple):
 
 
 def compare_quantities(reference: Quantity, prediction: Quantity, rules: Rules, values: Values) -> Outcome:
+    if any(side.number is None and PRESSURE.fullmatch(side.text) for side in (reference, prediction)):
+        same = reference.text.replace(" ", "") == prediction.text.replace(" ", "")
+        return Outcome(same, "quantity", "the same pressures" if same else "other pressures")
     if reference.units and prediction.units:
         return with_units(reference, prediction, rules, values)
     if reference.units or prediction.units:
@@ -214,7 +230,20 @@ def with_units(reference: Quantity, prediction: Quantity, rules: Rules, values: 
         if any(a.glued and a.units[0] == METRE and {"s"} in bases for a in (reference, prediction)):
             return Outcome(None, "quantity", "metres or minutes?")
         return Outcome(False, "quantity", "another unit")
-    return first_true(converted(reference, prediction, a, b, rules, values) for a, b in pairs)
+    return first_true(turning(reference, prediction, a, b, rules, values) for a, b in pairs)
+
+
+def turning(
+    reference: Quantity, prediction: Quantity, own: Unit, other: Unit, rules: Rules, values: Values
+) -> Outcome:
+    """`converted`, with 1 Hz as 60 rpm; a frequency and an angular frequency are never the same."""
+    if not any(a.turns("cycle") and b.turns("angle") for a, b in ((own, other), (other, own))):
+        return converted(reference, prediction, own, other, rules, values)
+    outcome = converted(reference, prediction, own.in_radians(), other.in_radians(), rules, values)
+    in_turns = own.pi + other.pi  # revolutions, not radians
+    if outcome.correct and not in_turns:
+        return Outcome(None, "quantity", "a frequency or an angular frequency?")
+    return outcome
 
 
 def converted(
@@ -274,18 +303,22 @@ def percent_as_fraction(reference: Quantity, prediction: Quantity, rules: Rules)
         if number is None:
             return Outcome(False, "percent", "different values")
         if quantity.units:
-            quantum = None if number.quantum is None else number.quantum - 2
-            number = number._replace(value=number.value / 100, quantum=quantum)
+            quantum = moved(number.quantum, quantity.units[0].factor)
+            number = number._replace(value=number.value * quantity.units[0].factor, quantum=quantum)
         sides.append(number)
     return compare_values(*sides, rules)
 
 
 def same_noun(reference: str, prediction: str, outcome: Outcome) -> Outcome:
-    sides = [
-        {PLURALS.get(word, word.removesuffix("s")) for word in re.findall(r"[a-z]+|/", noun.lower())}
+    words = [
+        [PLURALS.get(word, word.removesuffix("s")) for word in re.findall(r"[a-z]+|/", noun.lower())]
         for noun in (reference, prediction)
     ]
-    rates = [bool({"per", "a", "each", "every", "/"} & side) for side in sides]
-    if (sides[0] <= sides[1] or sides[1] <= sides[0]) and rates[0] == rates[1]:
+    sides = [set(side) for side in words]
+    rates = [bool(RATES & side) for side in sides]
+    times = [MULTIPLES & side for side in sides]
+    heads = {side[k - 1] for side in words for k in range(1, len(side)) if side[k] == "of"}  # boxes of apples
+    part_of = sides[0] <= sides[1] or sides[1] <= sides[0]
+    if part_of and heads <= (sides[0] & sides[1]) and rates[0] == rates[1] and times[0] == times[1]:
         return outcome
     return Outcome(None, "quantity", "the same number of two different things")

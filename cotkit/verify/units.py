@@ -19,13 +19,14 @@ from cotkit.verify.normalise import CACHED
 # symbols | names (plurals are understood) | factor | in base units | SI prefixes?
 TABLE = """
 m              | meter metre                       | 1                    | m          | yes
+mcg            |                                   | 1/10^9               | kg         |
 g gm gms       | gram gramme                       | 1/1000               | kg         | yes
 s sec secs     | second                            | 1                    | s          | yes
 A amp amps     | ampere                            | 1                    | A          | yes
 K              | kelvin                            | 1                    | K          | yes
 mol            | mole                              | 1                    | mol        | yes
 cd             | candela                           | 1                    | cd         | yes
-Hz             | hertz                             | 1                    | s^-1       | yes
+Hz             | hertz                             | 1                    | cycle s^-1 | yes
 Bq             | becquerel                         | 1                    | s^-1       | yes
 N              | newton                            | 1                    | kg m s^-2  | yes
 Pa             | pascal                            | 1                    | kg m^-1 s^-2 | yes
@@ -59,6 +60,7 @@ lb lbs         | pound                             | 45359237/10^8        | kg  
 oz             | ounce                             | 45359237/(16*10^8)   | kg         |
                | ton                               | 2000*45359237/10^8   | kg         |
                | stone                             | 14*45359237/10^8     | kg         |
+               | micron                            | 1/10^6               | m          |
 in             | inch inche                        | 254/10000            | m          |
 ft             | foot feet                         | 3048/10000           | m          |
 yd yds         | yard                              | 9144/10000           | m          |
@@ -80,6 +82,7 @@ min mins       | minute                            | 60                   | s   
 h hr hrs       | hour                              | 3600                 | s          |
 d              | day                               | 86400                | s          |
 wk wks         | week                              | 604800               | s          |
+               | fortnight                         | 1209600              | s          |
 mo             | month                             | 1                    | month      |
 yr yrs         | year                              | 12                   | month      |
                | decade                            | 120                  | month      |
@@ -91,8 +94,14 @@ rad            | radian                            | 1                    | angl
 sr             | steradian                         | 1                    | angle^2    |
 b              | bit                               | 1                    | bit        | yes
 B              | byte                              | 8                    | bit        | yes
+KiB            |                                   | 8*1024               | bit        |
+MiB            |                                   | 8*1024^2             | bit        |
+GiB            |                                   | 8*1024^3             | bit        |
 dB             | decibel                           | 1                    | decibel    |
 % pct          | percent percentage                | 1/100                | percent    |
+ppm            |                                   | 1/10^6               | percent    |
+bps            |                                   | 1/10^4               | percent    |
+BSA            |                                   | 1                    | bodysurface |
 \\$ USD US\\$ $  | dollar buck                       | 1                    | USD        |
 € EUR          | euro                              | 1                    | EUR        |
 £ GBP          |                                   | 1                    | GBP        |
@@ -120,6 +129,9 @@ PHRASES = [  # many words, one unit; read before the table
     (re.compile(r"\blight[- ]years?\b", re.I), "ly"),
     (re.compile(r"\bnautical miles?\b", re.I), "nmi"),
     (re.compile(r"\bmm ?hg\b", re.I), "mmHg"),
+    (re.compile(r"\bbasis points?\b|\bbp\b", re.I), "bps"),
+    (re.compile(r"1\.73 ?m ?\^?\{?2\}?"), "BSA"),  # of the filtration rate of kidneys
+    (re.compile(r"(?<=[A-Za-z])-(?=[A-Za-z])"), "·"),  # N-m, ft-lb
     (re.compile(r"\bmetric tons?\b", re.I), "t"),
     (re.compile(r"\bper ?cents?\b", re.I), "%"),
     (re.compile(r"\bU\.?S\.? dollars?\b", re.I), "USD"),
@@ -127,6 +139,7 @@ PHRASES = [  # many words, one unit; read before the table
     (re.compile(r"\bsq\.? (?=\w)", re.I), "square "),
     (re.compile(r"\bcu\.? (?=\w)", re.I), "cubic "),
 ]
+PER_SECOND = re.compile(r"((?:.* )?[kcm]?)ms(\^\{?-\d\}?)$")
 TOKEN = re.compile(
     r"\s*(\\cdot|\\times|\\\$|[A-Za-zμΩÅåö€£¥₹¢]+\.?|%|\^(?:-?\d|\{-?\d\}|\(-?\d\))|1(?=/)|[/*()·])|(\{-?\d\}|-?\d)(?!\d)"
 )
@@ -144,7 +157,16 @@ class Unit(NamedTuple):
     offset: Fraction = Fraction(0)
 
     def without_angle(self) -> tuple[tuple[str, int], ...]:
-        return tuple(part for part in self.dimension if part[0] != "angle")
+        return tuple(part for part in self.dimension if part[0] not in ("angle", "cycle"))
+
+    def turns(self, base: str) -> int:
+        """The power of "angle" or "cycle" in it."""
+        return dict(self.dimension).get(base, 0)
+
+    def in_radians(self) -> Unit:
+        """With each cycle as an angle of 2 pi."""
+        n = self.turns("cycle")
+        return self._replace(factor=self.factor * Fraction(2) ** n, pi=self.pi + n)
 
 
 def scaled(unit: Unit, power: int) -> Unit:
@@ -196,6 +218,7 @@ FOLDED |= {f"{prefix}m": scaled(SYMBOL_STEMS["m"], power) for prefix, power in (
 CENT = Fraction(1, 100)
 ALSO = {  # words with a second reading
     "pound": Unit((("GBP", 1),), Fraction(1)),
+    "¥": Unit((("CNY", 1),), Fraction(1)),
     "cent": Unit((("EUR", 1),), CENT),
     "penny": Unit((("GBP", 1),), CENT),
     "C": SYMBOLS["degC"],
@@ -229,8 +252,11 @@ def read_unit(text: str) -> tuple[Unit, ...]:
     if single is not None:
         other = ALSO.get(text) or ALSO.get(singular(text.lower()))
         return (single, other) if other else (single,)
+    readings = [text]
+    if per_second := PER_SECOND.match(text):  # ms^{-1}: metres a second, or one by a millisecond
+        readings.insert(0, f"{per_second[1] or ''}m s{per_second[2]}")
     try:
-        return (product_of_units(tokens_of(text)),)
+        return tuple(product_of_units(tokens_of(reading)) for reading in readings)
     except ValueError:
         return ()
 

@@ -44,6 +44,21 @@ def test_many_conditions_on_one_variable_stay_one_set():
     assert check_answer(" and ".join(["|x| > \\sqrt{2}"] * 60), "x > 39").correct is None
 
 
+def test_what_numpy_prints_in_several_lines_is_one_answer():
+    for printed in ("[[1 2]\n [3 4]]", "[[1. 2.]\n [3. 4.]]", "array([[1, 2],\n       [3, 4]])"):
+        assert check_answer(printed, "[[1, 2], [3, 4]]").correct is True
+        assert check_answer("[[1, 2], [3, 4]]", printed).correct is True
+        assert check_answer(printed, "[[1, 2], [4, 3]]").correct is False
+
+
+@pytest.mark.parametrize("mark", [*"\u200e\u200f\u061c\u202a\u202e\u2066\u2069\u00ad\u200b\ufeff\ufe0f"])
+def test_marks_that_nobody_sees_do_not_count(mark):
+    for prediction in (f"{mark}42", f"42{mark}", f"\\boxed{{{mark}42{mark}}}"):
+        assert check_answer(prediction, "42").correct is True
+        assert check_answer(prediction, "41").correct is False
+        assert check_answer("42", prediction).correct is True
+
+
 def test_the_case_table_is_whole():
     assert {rule: len(rows) for rule, rows in SECTIONS.items() if len(rows) < 1} == {}
     assert sum(len(rows) for rows in SECTIONS.values()) > 1200
