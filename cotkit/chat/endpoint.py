@@ -271,7 +271,9 @@ class Endpoint:
             problem = reply.answers[0].problem if len(calls) == 1 else None
             if problem is not None:
                 self._record(ledger, role, problem, usage, tokens, started)
-                raise Failure(problem, scrub(reply.answers[0].detail, self._secrets()))
+                failure = reply.answers[0].failure or Failure(problem, reply.answers[0].detail)
+                failure.message = scrub(failure.message, self._secrets())
+                raise failure
             latency = time.monotonic() - started
             completions = self._completions(body, calls, attempts, reply, usage, latency)
             answered = zip(calls, completions, strict=True)

@@ -52,10 +52,12 @@ _CONTEXT = re.compile(
 _TOO_LARGE = re.compile(r"request too large|must be reduced", re.I)  # of a 429 that no waiting helps
 _QUOTA = re.compile(
     r"insufficient[ _](quota|balance|credits?|funds)|out of credits|used all available credits|credit balance"
-    r"|budget has been exceeded|budget_exceeded|exceeded\w*budget|(key|budget) limit exceeded"
-    r"|spend(ing)? (limit|cap)|account .{0,80}suspended|balance is (insufficient|not enough)|arrearage"
-    r"|account ?overdue|\u4f59\u989d\u4e0d\u8db3",
+    r"|budget has been exceeded|budget_exceeded|account .{0,80}suspended|arrearage|account ?overdue"
+    r"|balance is (insufficient|not enough)|\u4f59\u989d\u4e0d\u8db3",
     re.I,
+)
+_SPENT = re.compile(  # or a rate limit, where it says so
+    r"exceeded\w*budget|(key|budget) limit exceeded|spend(ing)? (limit|cap)", re.I
 )
 _BILLING = re.compile(r"billing", re.I)
 _KEY = re.compile(
@@ -170,7 +172,9 @@ def classify(
 def _kind(status: int, words: str, retry_after: float | None) -> ErrorKind:
     if status == 402 and retry_after is not None:  # OpenRouter: too much in flight for what is left
         return "rate_limit"
-    if status == 402 or (status in (400, 403, 412, 429) and _QUOTA.search(words)):
+    by_rate = status == 429 and (retry_after is not None or _RATE.search(words))
+    spent = _QUOTA.search(words) or (_SPENT.search(words) and not by_rate)
+    if status == 402 or (status in (400, 403, 412, 429) and spent):
         return "quota"
     if status in (400, 403, 422) and _FLAGGED.search(words) and not _ACCOUNT.search(words):
         return "refusal"
@@ -178,8 +182,7 @@ def _kind(status: int, words: str, retry_after: float | None) -> ErrorKind:
         return "context_length"
     if status == 429:
         # Some vendors mention billing in every 429; theirs also say when to come back.
-        billing = _BILLING.search(words) and retry_after is None and not _RATE.search(words)
-        return "quota" if billing else "rate_limit"
+        return "quota" if _BILLING.search(words) and not by_rate else "rate_limit"
     if status in (401, 403) or (status in (400, 422) and _KEY.search(words)):
         return "auth"
     if status in (404, 405, 410, 501) or (status in (400, 422) and _MODEL.search(words)):

@@ -42,6 +42,7 @@ class Answer:
     logprobs: list[dict[str, Any]] | None = None
     problem: str | None = None
     detail: str = ""
+    failure: Failure | None = None  # where the choice is an error
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,7 @@ def _count(value: Any) -> int | None:
 def _read_choice(choice: Any, thought_in_secret: bool, sent: Mapping[str, Any] | None) -> Answer:
     if isinstance(choice, dict) and choice.get("error"):
         failure = _error_in_body(choice["error"], sent)
-        return Answer("", problem=failure.kind, detail=failure.message)
+        return Answer("", problem=failure.kind, detail=failure.message, failure=failure)
     finish_reason = choice.get("finish_reason") if isinstance(choice, dict) else None
     why = unfinished(finish_reason)
     if why == "broken":
@@ -229,13 +230,14 @@ def split_think(text: str) -> tuple[str, str | None, bool]:
             if begins.startswith(opening) and closing in begins:
                 thought, _, answer = begins.removeprefix(opening).partition(closing)
                 thought, answer = thought.removesuffix("<|end|>"), answer.removesuffix("<|return|>")
-                return answer.lstrip(), thought.strip(), False
+                if answer.strip() or opening != "<thought>":  # which a prompt may ask for, around all of it
+                    return answer.lstrip(), thought.strip(), False
     if "think>" not in text:
         return text, None, False
     tags = list(_TAG.finditer(text))
     plain = [match for match in _CODE_OR_TAG.finditer(text) if match[0][0] == "<"]
     if not text.lstrip().startswith("<think>"):
-        if plain and plain[0][0] == "</think>":
+        if plain and plain[0][0] == "</think>" and begins[:1] not in ("{", "["):  # JSON that speaks of a tag
             return text[plain[0].end() :].lstrip(), text[: plain[0].start()].strip(), False
         return text, None, False
     start = tags[0].end()

@@ -182,8 +182,8 @@ class ScoreReward:
             async with self._places:
                 answer = await self._open().post(self.url, cast_to=object, body=body)
             return json.loads(answer) if isinstance(answer, str) else answer  # JSON said to be plain text
-        except ValueError:
-            kind, message = "malformed", f"the answer is no JSON: {answer[:100]!r}"
+        except ValueError as error:
+            kind, message = "malformed", f"the answer is no JSON: {error}"
         except openai.APIStatusError as error:
             failed = classify_failure(error.status_code, error.response.headers, error.body)
             kind, message = failed.kind, failed.message

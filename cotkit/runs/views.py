@@ -27,6 +27,7 @@ from typing import Any
 
 from cotkit.records import Candidate, Row, unfinished
 from cotkit.runs.shapes import CONTROL
+from cotkit.shown import mended
 
 MIN_GAP = 0.1  # one point of a 0-10 scale: below it a difference of scores is mostly the judge's noise
 LENGTH_BAND = 0.2  # `length_controlled`: how far below the top score a trace still counts as near-best
@@ -124,7 +125,7 @@ def flaw(candidate: Candidate, include_rationalized: bool = True, require_boxed:
 
 
 def normalised(text: str) -> str:
-    return " ".join(unicodedata.normalize("NFKC", text).split())
+    return " ".join(unicodedata.normalize("NFKC", mended(text)).split())
 
 
 def _squeezed(candidate: Candidate) -> str:

@@ -104,6 +104,19 @@ def test_reasoning_that_was_parted_in_part_is_parted_whole(field, content, reaso
     assert (answer.text, answer.reasoning, answer.truncated) == ("4", reasoning, False)
 
 
+@pytest.mark.parametrize("beside", [{}, {"reasoning_content": "The trace has a tag."}])
+def test_an_object_that_speaks_of_a_tag_is_left_whole(beside):
+    said = '{"feedback": "A stray </think> stands before the answer.", "score": 3}'
+    answer = read({"content": said, **beside})
+    assert (answer.text, answer.reasoning) == (said, beside.get("reasoning_content"))
+
+
+def test_a_thought_that_a_prompt_asked_for_around_everything_is_the_answer():
+    said = "<thought>Add 2 and 2. The answer is \\boxed{4}.</thought>"
+    assert (read({"content": said}).text, read({"content": said}).problem) == (said, None)
+    assert read({"content": "<thought>why</thought>4"}).text == "4"
+
+
 def test_a_thought_that_does_not_end_is_cut_off_beside_a_reasoning_field_too():
     answer = read({"content": "<think>half", "reasoning_content": "more"})
     assert (answer.text, answer.reasoning, answer.truncated) == ("", "more\nhalf", True)

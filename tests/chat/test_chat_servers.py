@@ -140,6 +140,7 @@ STOPPING = [
     (429, {"error": {"message": "Budget has been exceeded!", "type": "budget_exceeded"}}, "quota"),
     (412, {"error": {"message": "Account x is suspended, possibly due to the spending limit"}}, "quota"),
     (403, {"error": {"message": "Key limit exceeded (monthly limit)."}}, "quota"),
+    (429, {"error": {"message": "Key limit exceeded (total limit)."}}, "quota"),
     (402, {"error": {"message": "Payment Required"}}, "quota"),
     (400, {"error": {"code": "Arrearage", "message": "Access denied."}}, "quota"),
     (403, {"code": 30001, "message": "Sorry, your account balance is insufficient"}, "quota"),
@@ -337,6 +338,27 @@ def test_a_parameter_of_which_one_value_only_is_taken_is_left_out(serve, name, m
     chat = model(server, temperature=0.5, seed=1)
     answers = [chat.complete(f"q{n}") for n in range(2)]
     assert server.calls == 3 and name not in answers[1].params and len(answers[1].params) == 1
+
+
+@pytest.mark.parametrize(
+    "message",
+    ["API key limit exceeded: 60 requests per minute", "spending limit tier 1: requests per minute"],
+)
+def test_a_limit_a_minute_is_no_empty_account(serve, message):
+    server = serve(lambda r: said(429, {"error": {"message": message}}) if r.nth == 0 else "4")
+    answer = model(server).complete("q")
+    assert answer.text == "4" and {attempt.kind for attempt in answer.attempts} == {"rate_limit"}
+
+
+def test_a_parameter_is_learnt_from_the_error_of_a_choice(serve):
+    refused = {"code": 400, "message": "Unsupported parameter: 'seed'", "param": "seed"}
+
+    def script(request):
+        return said(200, {"choices": [{"index": 0, "error": refused}]}) if "seed" in request.body else "4"
+
+    server = serve(script)
+    chat = model(server, seed=1)
+    assert [chat.complete(text).text for text in ("a", "b")] == ["4", "4"] and server.calls == 3
 
 
 def test_a_parameter_is_learnt_from_what_the_provider_behind_a_gateway_said(serve):

@@ -338,15 +338,16 @@ def test_a_plain_score_call(serve, path, sent):
     aio.run(judge.aclose())
 
 
+@pytest.mark.parametrize("type", ["text/plain", "application/json"])
 @pytest.mark.parametrize(
     ("said", "score", "error"), [('{"score": 0.5}', 0.5, None), ("fine", None, "no JSON")]
 )
-def test_a_score_that_comes_as_plain_text_is_read(said, score, error):
+def test_a_score_is_read_whatever_its_body_is_called(said, score, error, type):
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_POST(self):
             self.rfile.read(int(self.headers["content-length"]))
             self.send_response(200)
-            self.send_header("content-type", "text/plain")
+            self.send_header("content-type", type)
             self.send_header("content-length", str(len(said)))
             self.end_headers()
             self.wfile.write(said.encode())

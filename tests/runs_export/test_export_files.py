@@ -84,6 +84,15 @@ def test_lone_surrogates_are_replaced_where_loaders_refuse_them_and_the_report_s
         assert pyarrow.json.read_json(path).num_rows == report.rows
 
 
+@pytest.mark.parametrize("format", ["trl_sft", "trl_kto", "parquet"])
+def test_texts_that_are_one_when_mended_are_one_row(format, tmp_path):
+    twins = row(candidate("a \ud83d! 4"), candidate("a \ude00! 4"), id="1")
+    path = tmp_path / ("d.parquet" if format == "parquet" else "d.jsonl")
+    options = {} if format == "trl_kto" else {"policy": "all_accepted"}
+    report = export_rows([twins, row(RIGHT, id="2")], path, format, **options)
+    assert (report.rows, report.drops) == (2, {"duplicate": 1})
+
+
 @pytest.mark.parametrize("text", HARD_TEXTS)
 def test_a_csv_holds_every_text(text, tmp_path):
     export_rows([row(candidate(text))], tmp_path / "d.csv", "csv")
