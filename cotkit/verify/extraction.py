@@ -82,10 +82,11 @@ DENIED_AFTER = re.compile(r"[\s*:]{0,9}(?:wrong|incorrect|not|false\s+because)\b
 REMARK = re.compile(  # what is said about an answer, and is none where one was given before
     r"[\s*]{0,9}(?:(?:therefore|indeed|thus|also)[ \t])?(?:"
     r"(?:correct|right|reasonable|consistent|verified|confirmed|valid|plausible|sensible|accurate|as follows"
-    r"|expected|given (?:by|in) \w+)(?:[\s*]*(?:$|[\n.!,;:])|[ \t](?:with|because|since|and|for|as)\b)"
+    r"|expected|given (?:by|in) (?!\d)\w+)(?:[\s*]*(?:$|[\n.!,;:])|[ \t](?:with|because|since|and|for|as)\b)"
     r"|(?-i:in (?:the )?[a-z]{3,}(?: [a-z]+){0,3})\**[.!]?\)?\s*(?:\n|$)"
-    r"|(?:rounded|obtained|found|derived|simplified|computed|calculated|expressed|final|helpful|too [a-z]+)"
-    r"\b)",
+    r"|(?:rounded|obtained|found|derived|simplified|computed|calculated|expressed|final|helpful|too [a-z]+)\b"
+    r"(?!(?:[ \t]+(?:to be|to|as|at))?[\s:=]*[-$\\(]{0,2}\d(?!\d? (?:decimal|significant|digit|place)))"
+    r"(?![^\n.]{0,80}[:=]\s*[-$\\(]{0,2}\d))",  # found to be 42, rounded to two decimals: 3.14
     re.I,
 )
 OF_A_NUMBER = re.compile(
@@ -94,12 +95,15 @@ OF_A_NUMBER = re.compile(
 OF_OTHERS = re.compile(
     r"(?:['’]s|s['’]|\b(?:given|proposed|claimed|suggested|his|her|their))[ \t]+(?:\w+[ \t]+)?$", re.I
 )
-LIST_MARK = re.compile(r"\s*\n\s*(?:[-*+>]|\d{1,2}[.)])[ \t]+(?=\S)")
+LIST_MARK = re.compile(r"[ \t]*\n\s*(?:[-*+>]|\d{1,2}[.)])[ \t]+(?=\S)")
 HEDGE_WORDS = re.compile(
-    r"^(?:[\s*_:：,]|(?:thus|therefore|then|simply|just|approximately|about|roughly|equal to)\b)+", re.I
+    r"^(?:[\s*_:：,]|(?:thus|therefore|then|simply|just|approximately|about|roughly|equal to)\b"
+    r"|(?:found|computed|calculated|determined|given|expressed)[ \t]+(?:to be|as|by)"
+    r"(?=[ \t]+[-$\\(]{0,2}\d))+",
+    re.I,
 )
 BOLD_TEXT = re.compile(r"\*\*([^*\n]+)\*\*")
-OPTION_WITH_TEXT = re.compile(r"^(?:\(([A-Ja-h])\)|([A-J])[.):：](?=\s)(?!\s[A-Z]\.))")
+OPTION_WITH_TEXT = re.compile(r"^(?:\(([A-Ja-h])\)|([A-H][.):：]|[IJ][):：])(?=\s)(?!\s[A-Z]\.))")
 ABBREVIATED = (  # each group of one length, as a look-behind must be
     r"(?<!\b(?:Mr|Ms|Dr|vs|ca))(?<!\b(?:Mrs|i\.e|e\.g|U\.S))(?<!\bapprox)"
     r"(?<!\b(?:St|Mt|Lt|sq))(?<!\b(?:Gen|Sgt|Sen))(?<!\bProf)(?<!\b(?-i:[A-Z])(?=\. (?-i:[A-Z])\.))"
@@ -387,7 +391,7 @@ def tidy_phrase(rest: str) -> str:
             return ""
         alone = rest[option.end() - 1] == "." or not takes_back(sentence(behind))
         if alone and not OR_OPTION.match(behind):
-            return (option[1] or option[2]).upper()
+            return (option[1] or option[2])[0].upper()
     math = INLINE_MATH.match(rest)
     head = next(group for group in math.groups() if group) if math else ""
     rest = rest[math.end() :] if math else rest

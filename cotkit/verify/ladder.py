@@ -142,7 +142,9 @@ def without_remark(text: str) -> str:
     if text[:1] == "=" and text[1:2] != "=":
         text = text[1:].strip()
     if text.endswith(")") and (rounded := APPROXIMATED.fullmatch(text)):
-        return rf"{rounded[1]} \approx {rounded[2].strip()}"
+        exact, last = rounded[1], rounded[2].strip()
+        if relations.is_rounding(exact, last) is not None:  # else it is as any remark: 5 km (about 3 miles)
+            return rf"{exact} \approx {last}"
     match = REMARK.fullmatch(text) if text.endswith(")") else None
     if (
         match is None

@@ -16,6 +16,7 @@ from cotkit.verify.arithmetic import read_number
 from cotkit.verify.items import Items, both_signs, compare_items, joint, read_items, split_list
 from cotkit.verify.literals import as_text, read_literal
 from cotkit.verify.normalise import CACHED, is_closed, key, split_top
+from cotkit.verify.numbers import Number
 from cotkit.verify.quantities import is_numeric, read_quantity
 from cotkit.verify.symbolic import prepare, symbols_in
 from cotkit.verify.verdicts import PENDING, Outcome, Values, all_true, first_true
@@ -37,8 +38,9 @@ ANOTHER_LABEL = re.compile(r"[,;] ?[A-Za-z][A-Za-z' -]*: ")
 PARTS = re.compile(r"(?:^|[,;.]? )\(([a-h])\) ?")  # (a) 5 (b) 3
 FACTOR = re.compile(r"(.+?) ?(?:\\cdot ?|\\times ?|\*)?(\[\[.*\]\]|\(.*\)|\\langle.*\\rangle)")
 NAMED = re.compile(  # what an expression on the left may be a name for
-    r"\[[A-Z]{3,6}\]|\\(?:sin|cos|tan|cot|sec|csc|det|Delta|delta|lim) ?\S.*"
-    r"|(?:\\Pr|\\mathbb\{[PE]\}|\\?[A-Za-z]{1,4}) ?[\[(].*[\])]"
+    r"\[[A-Z]{3,6}\]|\\lim ?\S.*"
+    r"|\\(?:sin|cos|tan|cot|sec|csc|det|Delta|delta) ?(?:\([^()]*\)|\{[^{}]*\}|\\?\w+)"
+    r"|(?!([A-Za-z]) ?\([^()]*\1)(?:\\Pr|\\mathbb\{[PE]\}|\\?[A-Za-z]{1,4}) ?[\[(][^\[\]()]*[\])]"
     r"|\\frac\{[A-Z]{2}\}\{[A-Z]{2}\}|[A-Z]{2} ?[:/] ?[A-Z]{2}"
 )
 MEMBER = re.compile(r"(.+?)(?: ?\\in ?| in )(\\?\{[^|:]+\})")  # x \in \{1,2\}
@@ -56,6 +58,7 @@ class Relation(NamedTuple):
     value: str | None
     label: bool = False  # the name is words ("Area"), not a symbol
     rounded: str = ""  # the value once more with fewer digits, where `name` is ""
+    sure: bool = True  # that it is the same value
 
 
 @lru_cache(CACHED)
@@ -87,30 +90,47 @@ def read_relation(text: str) -> Relation | None:
 
 
 def read_rounded(text: str) -> Relation | None:
-    r"""`x = \frac{2}{3} \approx 0.667`: the exact value, with its rounding where that is one; else None."""
+    r"""`x = \frac{2}{3} \approx 0.667`: the exact value and its rounding; None where it surely is none."""
     exact, *_, last = (part.strip() for part in text.split(APPROX))
     *names, exact = (part.strip() for part in split_top(EQUALS.sub("=", exact), "="))
-    if not exact or not last or is_name(exact) or not is_constant(exact) or not is_rounding(exact, last):
+    if not exact or not last or is_name(exact) or not is_constant(exact):
+        return None
+    if (fits := is_rounding(exact, last)) is False:
         return None
     if not names:
-        return Relation("", exact, rounded=last)
+        return Relation("", exact, rounded=last, sure=bool(fits))
     return read_relation(f"{' = '.join(names)} = {exact}") and Relation(
         names[0] if is_name(names[0]) else "", f"{exact} {APPROX} {last}", bool(LABEL.fullmatch(names[0]))
     )
 
 
-def is_rounding(exact: str, last: str) -> bool:
-    """Is the second value, as far as both can be read, the first one with fewer digits?"""
+def is_rounding(exact: str, last: str) -> bool | None:
+    """Is the second value the first one with fewer digits? None: they are not both read, or of two units."""
     sides = [read_quantity(text) for text in (exact, last)]
     if sides[1] is None or sides[1].number is None:
         return False
-    if sides[0] is None or sides[0].number is None or (sides[0].units != sides[1].units and sides[0].units):
-        return True
+    if sides[0] is None or sides[0].number is None:
+        return None
+    units = sides[1].units
+    percent = units and not sides[0].units and units[0].dimension == (("percent", 1),)
+    if sides[0].units != units and not percent:
+        return None
     value, rounded = sides[0].number, sides[1].number
-    scale = sides[1].units[0].factor if sides[1].units and not sides[0].units else 1
-    scale = scale if sides[1].units and sides[1].units[0].dimension == (("percent", 1),) else 1
-    step = float(scale) * 10.0 ** max(rounded.quantum or 0, -300)
-    return abs(value.approximate() - rounded.approximate() * float(scale)) <= step
+    scale = float(units[0].factor) if percent else 1.0
+    try:
+        gap = abs(value.approximate() - rounded.approximate() * scale)
+        step = step_of(rounded)
+        return gap <= scale * 10.0**step * (0.5 if step >= 0 else 1)
+    except OverflowError:
+        return False
+
+
+def step_of(number: Number) -> int:
+    """The power of ten that its last digit counts; the zeros at the end of a whole number are none."""
+    digits = str(abs(int(number.value))) if number.value is not None and number.value % 1 == 0 else ""
+    zeros = len(digits) - len(digits.rstrip("0")) if digits.strip("0") else 0
+    quantum = number.quantum or 0
+    return quantum if quantum < 0 else max(quantum, zeros)
 
 
 def multiplied(text: str) -> Items | None:
@@ -239,10 +259,18 @@ def compare_relations(reference: str, prediction: str, values: Values) -> Outcom
         sure = outcome.correct is False or (read_number(gold.value) is not None and not gold.label)
         return Outcome(False if sure else None, "relation", "another name")
     sides = [[*filter(None, (side.value, side.rounded))] for side in (gold, answer)]
-    outcome = first_true(values(*pair) for pair in product(*sides))
+    outcome = of_any(list(product(*sides)), gold.sure and answer.sure, values)
     if outcome.correct is False and not gold.label and any(map(implicit, (gold, answer))):
         return UNSOLVED if constant else None  # x = 6 - x against x = 3
     return outcome.by("relation")
+
+
+def of_any(pairs: list[tuple[str, str]], sure: bool, values: Values) -> Outcome:
+    """The exact values are the first pair; of the others, not `sure` that they are roundings of these."""
+    outcome = first_true(values(*pair) for pair in pairs)
+    if outcome.correct and not sure and values(*pairs[0]).correct is not True:
+        return Outcome(None, "relation", "a rounding of what is not worked out")
+    return outcome
 
 
 def is_unsolved(text: str) -> bool:
@@ -286,7 +314,8 @@ def value_against_relation(
     other = prediction if turned else reference
     if relation.value is not None:
         of_either = filter(None, (relation.value, relation.rounded))
-        return first_true(values(*((v, other) if turned else (other, v))) for v in of_either).by("relation")
+        pairs = [(value, other) if turned else (other, value) for value in of_either]
+        return of_any(pairs, relation.sure, values).by("relation")
     equation = EQUALS.sub("=", reference if turned else prediction)
     left, *_, last = (part.strip() for part in split_top(equation, "="))
     if last and read_number(left) is None:

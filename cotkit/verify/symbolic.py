@@ -24,7 +24,8 @@ BLOW_UP = re.compile(
     r"|\\(?:binom|sum|prod|int)[^a-z]*\{?\d{6,}"
 )
 WORD = re.compile(
-    r"(?<![\\A-Za-z])[A-Za-z]{4,}|(?<![\\A-Za-z])(?:and|or|not|if|is|the|for|but|to|of|no|by)(?![A-Za-z])"
+    r"(?<![\\A-Za-z])[A-Za-z]{4,}|(?<![\\A-Za-z])(?:and|or|not|if|is|the|for|but|to|of|no)(?![A-Za-z])"
+    r"|(?<=\d )by(?= \d)"
     r"|(?<![\\A-Za-z])(?:[Ss]he|has|had|his|[Yy]ou|can|are|was|got|now|per|its|[Ss]o|pH)(?![A-Za-z])"
 )
 FUNCTIONS = re.findall(

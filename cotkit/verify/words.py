@@ -26,8 +26,10 @@ QUALIFIED = re.compile(
 )
 NONE_OF_IT = {"no solution", "no real solution", "empty set", "null set", "there is no solution"}
 
-OPTION = re.compile(r"(?:\(([A-Ja-h])\)|\[([A-J])\]|([A-H])[.):]?|([IJ])[.):]|([a-h])\))")
-OPTION_WITH_TEXT = re.compile(r"(?:\(([A-Ja-h])\)|([A-Ja-h])(?:[).]|[:])(?= ))[:.]? ?(.+)", re.S)
+OPTION = re.compile(r"(?:\(([A-Ja-h])\)|\[([A-J])\]|([A-H])[.):]?|([IJ])[):]|([a-h])\))")
+OPTION_WITH_TEXT = re.compile(  # J. Edgar Hoover is a name
+    r"(?:\(([A-Ja-h])\)|([A-Ha-h](?=[).:])|[IJ](?=[):]))[).:](?= ))[:.]? ?(.+)", re.S
+)
 SPECIES = re.compile(  # E. coli
     r"[A-H]\. (?:coli|difficile|elegans|albicans|botulinum|perfringens|tetani|trachomatis|diphtheriae|jejuni"
     r"|anthracis|cereus|pertussis|burgdorferi|melanogaster|faecalis|histolytica|lamblia|pylori|influenzae|sapiens)"

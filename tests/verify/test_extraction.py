@@ -79,6 +79,11 @@ NO_ANSWER = [
     ("#### Step 1: add 5", "none"),
 ]
 PHRASES = [
+    ("A naive answer is 40. But the correct answer is found to be 42.", "42"),
+    ("Tom got a wrong answer: 40. The answer is computed as 42.", "42"),
+    ("If we guess, the answer is 7. The correct answer is given by 42.", "42"),
+    ("The answer is 3. Therefore the final answer is expressed as 7/2.", "7/2"),
+    ("The answer is 18. The answer is rounded to 2 decimal places.", "18"),
     ("The answer is 7.", "7"),
     ("The final answer is $7$. I hope it is correct.", "7"),
     ("the answer is: **73**", "73"),
