@@ -14,15 +14,21 @@ from cotkit.verify.code_values import (
     BY_ITEMS,
     BY_PAIRS,
     MOST_ITEMS,
+    OPERATORS,
     REFERENCES,
     CannotTravel,
     decode,
     encode,
+    importable,
 )
+
+OF_PYTHON = ("builtins", "collections", "collections.abc", "fractions")  # their == is that of the plain value
 
 
 def bare(value):
-    """An object of a class derived from a built-in type as one of that; any other as it is."""
+    """An object of a class derived from a built-in type, or made to stand for one, as one of that; any other
+    as it is.
+    """
     for kind in (*BY_PAIRS[:1], *BY_ITEMS, bytes, memoryview):
         if isinstance(value, kind):
             return (bytes if kind is memoryview else kind)(value)
@@ -30,14 +36,34 @@ def bare(value):
         return str.__str__(value)
     if isinstance(value, collections.abc.Set):  # the views of a dict
         return set(value)
+    if isinstance(value, collections.abc.Mapping):
+        return dict(value.items())
+    if isinstance(value, (collections.UserList, collections.UserString)):
+        return bare(value.data)
     numeric = (numbers.Integral, int), (numbers.Rational, fractions.Fraction), (numbers.Real, float)
     return next((kind(value) for abstract, kind in numeric if isinstance(value, abstract)), value)
 
 
-def operand(thing, special):
-    """`thing` as a plain value to compute with, unless its class says itself how that is done."""
-    kind = next((kind for kind in type(thing).__mro__ if special in vars(kind)), object)
-    return thing if kind.__module__ == "program" else bare(thing)
+def plainly(thing):
+    """`thing` as a plain value; whether its == should be that of the value; which operators are not.
+
+    All at once: a program that was told which operator is meant could choose a value for it.
+    """
+    value, kinds = bare(thing), type(thing).__mro__
+    place = next(kind.__module__ for kind in kinds if "__eq__" in vars(kind))
+    own = []
+    for special in (f"__{name}__" for name in OPERATORS):
+        kind = next((kind for kind in kinds if special in vars(kind)), object)
+        if kind.__module__ == "program" or (kind is object and special in vars(type(value))):
+            own.append(special)
+    derived = isinstance(thing, type(value))  # of a built-in type: an == of its own counts for nothing
+    return [value, place in OF_PYTHON or (derived and place == "program"), own]
+
+
+def whose(thing):
+    """The module and name of a type or function of Python or of a library."""
+    kinds = (type, types.FunctionType, types.BuiltinFunctionType)
+    return importable(thing) if isinstance(thing, kinds) else None
 
 
 def members(thing):
@@ -66,15 +92,15 @@ CALLS = {
     "items": items,
     "reversed": lambda thing: items(reversed(thing)),
     "members": members,
-    "operand": operand,
+    "bare": plainly,
+    "whose": whose,
     "copy": copy.copy,
     "deepcopy": lambda thing, *memo: copy.deepcopy(thing),
-    "is": lambda thing, other: thing is other,
     "isinstance": isinstance,
     "issubclass": issubclass,
 }
 CALLS |= {function.__name__: function for function in (next, len, bool, str, repr, format, dir, hash, type)}
-CALLS |= {function.__name__: function for function in (callable, bare)}
+CALLS["callable"] = callable
 
 
 def play_program(asked):
@@ -106,6 +132,10 @@ def play_program(asked):
         except CannotTravel:
             return ["name", name]
 
+    def names_of(thing):
+        return [name for name, value in names.items() if value is thing]
+
+    calls = CALLS | {"names": names_of}
     for kind, *given in asked["calls"]:
         sent = [] if kind == "name" else [*given[0], *given[1].values()]
         held = []
@@ -115,7 +145,7 @@ def play_program(asked):
             else:
                 held = [decode(item, reference) for item in sent]
                 args, named = held[: len(given[0])], zip(given[1], held[len(given[0]) :], strict=True)
-                value = CALLS[kind](*args, **dict(named))
+                value = calls[kind](*args, **dict(named))
                 same = (n for n, item in enumerate(held) if item is value and by_value(sent[n]))
                 place = next(same, None)
                 said = encode(value, refer) if place is None else ["argument", place]

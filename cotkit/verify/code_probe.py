@@ -9,13 +9,15 @@ A process is told on stdin which part it plays, and tells its results on stdout 
              the assert around it is then passed over, so that one pass notes as many calls as it can.
     both     a test beside the candidate, in one process: for what cannot travel between two
 
-Whether an object of the candidate equals something is never asked of it: it would say yes.
+Whether an object of the candidate equals something is never asked of it: it would say yes. Nor is it told
+which operator its value is wanted for, and a value that it told once is its value (Talk.keep).
 """
 
 import ast
 import base64
 import collections
 import contextlib
+import fractions
 import itertools
 import json
 import lzma
@@ -27,17 +29,25 @@ from cotkit.verify.code_calls import namespace, play_program
 from cotkit.verify.code_values import (
     BY_ITEMS,
     BY_PAIRS,
+    BY_PARTS,
+    BY_TEXT,
     MOST_ITEMS,
+    OPERATORS,
     REFERENCES,
     TOLD,
     CannotTravel,
     decode,
     encode,
+    importable,
     nothing,
 )
 
 MOST_CALLS = 10_000  # of one pass through a test
 LONGEST = 1000  # characters of a reason
+FIRM = (int, float, complex, str, bytes, fractions.Fraction)  # no call changes one
+VALUES = {bool, int, float, str, type(None), *BY_TEXT, *BY_PARTS, *BY_ITEMS, *BY_PAIRS} - {collections.deque}
+CHANGE_NOTHING = {"bare", "members", "names", "whose", "type", "callable", "isinstance", "issubclass"}
+CHANGE_NOTHING |= {"has attribute", "bool", "hash", "len", "str", "repr", "format", "dir"}
 
 
 def tell(word, said):
@@ -62,6 +72,8 @@ class Talk:
         self.certain = self.changed = False  # of the assert that is looked at
         self.ended = []  # the StopIterations that calls raised and no handler has seen
         self.known, self.seen, self.objects = {}, collections.Counter(), {}
+        self.kept, self.changes, self.types = {}, 0, set()
+        self.doubt = ""  # why a test that holds would rest on the program's word
         for call, result in zip(calls, json.loads(results), strict=True):
             key = json.dumps(call)
             self.seen[key] += 1
@@ -100,6 +112,7 @@ class Talk:
             if isinstance(args[0], Remote) and place_of(args[0])[0] == "name":
                 self.stop(why)
             self.stop(Unsettled("the program gave an object, to which the test hands something of its own"))
+        self.changes += kind not in CHANGE_NOTHING
         result = self.answer(kind, sent[: len(args)], dict(zip(named, sent[len(args) :], strict=True)))
         if result is None:
             return Pending()
@@ -125,6 +138,16 @@ class Talk:
         if isinstance(value, StopIteration) and kind != "next":
             self.ended.append(value)
         raise value
+
+    def keep(self, what, value, firm):
+        """Ends the test where the program has told something else of the same object before: large for `>`
+        and small for `<`. What is not `firm`, as a list, another call may have changed since.
+        """
+        told = json.dumps(encode(value, travel))
+        before, firmly, changes = self.kept.get(what, (told, firm, self.changes))
+        if told != before and (firmly or changes == self.changes):
+            self.stop(Unsettled("the program tells of one object now this, now that"))
+        self.kept[what] = told, firm, self.changes
 
     def reference(self, kind, key):
         if kind not in REFERENCES or not isinstance(key, (int, str)):
@@ -178,28 +201,28 @@ class Remote:
         return ask(self, "attribute", name)
 
     def __eq__(self, other):
-        mine, (kind, _) = self, place_of(self)
-        theirs = other
+        mine, theirs, sure, (kind, _) = self, other, True, place_of(self)
         if isinstance(other, Remote):
             if place_of(other) == place_of(self):
                 return True
             kinds = {kind, place_of(other)[0]}
-            if "name" in kinds and known(ask(self, "is", other)) is True:
+            if "name" in kinds and named_alike(self, other):
                 return True
             if kinds == {"object"}:
                 return False
-            theirs = known(ask(other, "bare"))
+            theirs, sure, _ = bare_of(other)
         if kind != "object":
-            mine = known(ask(self, "bare"))
+            mine, surely, _ = bare_of(self)
+            sure = sure and surely
         if not isinstance(mine, Remote):
             equal = mine == theirs
         elif plain(theirs):
             equal = False
         elif isinstance(theirs, (type, types.FunctionType, types.BuiltinFunctionType)):
-            return known(ask(self, "is", theirs)) is True
+            return is_that(self, theirs)
         else:
             unsettled(self, why="only the program could say whether its objects are equal")
-        talk_of(self).certain |= not equal and theirs is not None and plain(theirs)
+        talk_of(self).certain |= sure and not equal and theirs is not None and plain(theirs)
         return equal
 
     def __hash__(self):
@@ -221,7 +244,7 @@ class Remote:
         return itertools.chain(items, (unsettled(self, why="it has too many items") for _ in [0]))
 
     def __contains__(self, thing):
-        if (items := known(ask(self, "members"))) is None:
+        if (items := steady(self, "members", firm=False)) is None:
             unsettled(self, why="only the program could say what is in its objects")
         return thing in items
 
@@ -261,6 +284,53 @@ def known(value):
     return value
 
 
+def steady(remote, kind, firm=True):
+    """What a program is asked of an object and does not compute."""
+    value = known(ask(remote, kind))
+    talk_of(remote).keep((kind, place_of(remote)), value, firm)
+    return value
+
+
+def bare_of(remote):
+    """Its plain value, or itself; if == of it should be == of that; the operators that are its own."""
+    match known(ask(remote, "bare")):
+        case [value, bool(sure), [*own]]:
+            talk_of(remote).keep(("bare", place_of(remote)), value, isinstance(value, FIRM))
+            return value, sure, [name for name in own if type(name) is str]
+    raise unreadable()
+
+
+def named_alike(one, other):
+    """Where at least one is a name, and both are the same object. The program is not asked about the name: it
+    tells all that its object has, and one that has many could be meant to have any.
+    """
+    if place_of(one)[0] == "name":
+        one, other = other, one
+    names = steady(one, "names", firm=False)
+    names = [name for name in names if type(name) is str] if type(names) is list else []
+    if place_of(other)[1] not in names:
+        return False
+    if place_of(one)[0] != "name" and len(names) > 1:
+        unsettled(one, why="only the program could say which of its names an object has")
+    return True
+
+
+def is_that(remote, kind):
+    """Whether it is this type or function: the program is asked what it is, not if it is that."""
+    if not (here := importable(kind)):
+        unsettled(remote, why="only the program could say whether its object is one of the test")
+    told = steady(remote, "whose")
+    if type(told) is not list or [type(part) for part in told] != [str, str] or told != here:
+        return False
+    if place_of(remote) in talk_of(remote).types and kind in VALUES:
+        doubted(remote)
+    return True
+
+
+def doubted(remote):
+    talk_of(remote).doubt = "only the program says that its object is a plain value, and it gave none"
+
+
 class Pending:
     """A value that is not known yet; it may be kept, and whoever looks at it waits."""
 
@@ -275,8 +345,8 @@ def forward(kind):
 
 def compute(special):
     def operator(self, *others):
-        mine = known(ask(self, "operand", special))
-        if isinstance(mine, Remote):
+        mine, _, own = bare_of(self)
+        if isinstance(mine, Remote) or special in own:
             unsettled(self, why="only the program could compute with its objects")
         return getattr(type(mine), special, lambda *_: NotImplemented)(mine, *others)
 
@@ -295,19 +365,15 @@ AT_ONCE = ("len", "str", "repr", "format", "dir")
 FORWARDED = {name: name for name in ("call", "next", "copy", "deepcopy", "enter", *AT_ONCE)}
 FORWARDED |= {"setattr": "set attribute", "delattr": "delete attribute", "getitem": "item"}
 FORWARDED |= {"setitem": "set item", "delitem": "delete item"}
-BOTH_WAYS = ("add", "sub", "mul", "truediv", "floordiv", "mod", "divmod", "pow", "matmul", "and", "or", "xor")
-BOTH_WAYS += ("lshift", "rshift")
-OPERATORS = (*BOTH_WAYS, *(f"r{name}" for name in BOTH_WAYS), "lt", "le", "gt", "ge", "abs", "neg", "pos")
-OPERATORS += ("invert", "float", "int", "complex", "index", "round", "trunc", "floor", "ceil")
 REFUSED = ("bytes", "fspath", "reduce_ex")
-OF_PYTHON = ("eq", "hash", "bool", "iter", "reversed", "contains", "instancecheck", "subclasscheck", "exit")
+OTHERS = ("eq", "hash", "bool", "iter", "reversed", "contains", "instancecheck", "subclasscheck", "exit")
 for special, kind in FORWARDED.items():
     setattr(Remote, f"__{special}__", forward(kind))
 for special in OPERATORS:
     setattr(Remote, f"__{special}__", compute(f"__{special}__"))
 for special in REFUSED:
     setattr(Remote, f"__{special}__", unsettled)
-for special in (*FORWARDED, "getattr", *OPERATORS, *REFUSED, *OF_PYTHON):
+for special in (*FORWARDED, "getattr", *OPERATORS, *REFUSED, *OTHERS):
     setattr(Pending, f"__{special}__", wait)
 
 
@@ -327,14 +393,6 @@ def travel(value):
     if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType)) and importable(value):
         return ["global", importable(value)]
     raise CannotTravel(f"the test passes the program an object of its own, {type(value).__name__}")
-
-
-def importable(value):
-    """The module and the name of a function or class that both processes have."""
-    hidden = next((name for name, kind in vars(types).items() if kind is value), None)  # GeneratorType
-    module, name = ("types", hidden) if hidden else (value.__module__, value.__name__)
-    there = sys.modules.get(module) if module != "__main__" else None
-    return [module, name] if getattr(there, name, None) is value else None
 
 
 def raised(said):
@@ -395,9 +453,10 @@ def method(thing, name, /, *args, **named):
 
 def type_of(thing):
     if isinstance(known(thing), Remote):
-        kind = known(ask(thing, "type"))
+        kind = steady(thing, "type", firm=False)
         if not isinstance(kind, Remote) or place_of(kind)[0] != "name":
             unsettled(thing, why="only the program could say of which type its objects are")
+        talk_of(thing).types.add(place_of(kind))
         return kind
     return type(thing)
 
@@ -418,11 +477,15 @@ def is_a(what, thing, kinds):
     if remote is None:
         return (isinstance if what == "isinstance" else issubclass)(thing, kinds)
     try:
-        for one in (thing, kinds):
-            encode(one, travel)
+        sent = [encode(one, travel) for one in (thing, kinds)]
     except CannotTravel:  # a class of the test has no object of the program, nor the other way round
         return False
-    return known(talk_of(remote).ask(what, thing, kinds)) is True
+    answer = known(talk_of(remote).ask(what, thing, kinds)) is True
+    talk_of(remote).keep((what, json.dumps(sent)), answer, True)
+    of_its_own = what == "issubclass" and isinstance(thing, Remote) and place_of(thing)[0] == "name"
+    if answer and not isinstance(kinds, Remote) and kinds in VALUES and not of_its_own:
+        doubted(remote)
+    return answer
 
 
 def has(thing, name):
@@ -430,7 +493,7 @@ def has(thing, name):
 
 
 def can_be_called(thing):
-    return known(ask(thing, "callable")) if isinstance(known(thing), Remote) else callable(thing)
+    return steady(thing, "callable") is True if isinstance(known(thing), Remote) else callable(thing)
 
 
 HELPERS = {"__Ask__": Ask, "__method__": method, "__special__": special, "__type__": type_of}
@@ -480,6 +543,8 @@ def play_test(test, code, names, talk):
     if talk.ended and outcome == "held":
         handled = "StopIteration" in test["source"]
         return ["undecided" if handled else "wrong", "StopIteration: it ended a loop of the test"]
+    if outcome == "held" and talk.doubt:
+        return ["undecided", talk.doubt]
     if outcome == "held" and not talk.held:
         return ["undecided", "the test asserted nothing"]
     return [outcome, reason]

@@ -9,6 +9,8 @@ import datetime
 import decimal
 import fractions
 import re
+import sys
+import types
 
 MOST_ITEMS = 100_000  # of one iterator
 BY_TEXT = {  # types that travel as a text: how it is written and read
@@ -32,6 +34,10 @@ FACTORIES = {kind.__name__: kind for kind in (int, float, str, bool, list, dict,
 KINDS = {kind.__name__: kind for kind in (*BY_TEXT, *BY_PARTS, *BY_ITEMS, *BY_PAIRS)}
 NUMPY = re.compile(r"[<>|=]([biuSU]\d+|f[248]|c8|c16)")  # the dtypes that travel
 WIDE = 10_000  # bits of an int from which it travels in hexadecimal, which takes linear time
+BOTH_WAYS = ("add", "sub", "mul", "truediv", "floordiv", "mod", "divmod", "pow", "matmul", "and", "or", "xor")
+BOTH_WAYS += ("lshift", "rshift")
+OPERATORS = (*BOTH_WAYS, *(f"r{name}" for name in BOTH_WAYS), "lt", "le", "gt", "ge", "abs", "neg", "pos")
+OPERATORS += ("invert", "float", "int", "complex", "index", "round", "trunc", "floor", "ceil")
 REFERENCES = ("name", "object", "equal")  # "equal": of a class that says itself what its objects equal
 TOLD = set()  # "text" once the program has told one to the test that runs
 
@@ -105,6 +111,14 @@ def of_numpy(dtype, shape, inside):
 
 def nothing(kind, key):
     raise ValueError("an object where a value must stand")
+
+
+def importable(value):
+    """The module and the name of a function or class that both processes have."""
+    hidden = next((name for name, kind in vars(types).items() if kind is value), None)  # GeneratorType
+    module, name = ("types", hidden) if hidden else (value.__module__, value.__name__)
+    there = sys.modules.get(module) if module != "__main__" else None
+    return [module, name] if getattr(there, name, None) is value else None
 
 
 class CannotTravel(BaseException):

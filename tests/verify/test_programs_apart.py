@@ -474,6 +474,135 @@ def test_no_program_gets_round_a_test(test, code):
     assert verdict.correct is not True, verdict.reason
 
 
+TWO_FACED = """
+import numbers, itertools
+class N:
+    def __init__(s): s.n = itertools.cycle([1e308, -1e308])
+    def __float__(s): return next(s.n)
+numbers.Real.register(N)
+def f(*a): return N()
+"""
+EACH_OPERATOR = "".join(f"    def __{name}__(s, o): return float(s)\n" for name in ("lt", "le", "gt", "ge"))
+COMPLIANT = """
+import sys, itertools
+class O:
+    def __init__(s): s.faces = itertools.cycle([1e308, -1e308])
+    def __eq__(s, o): return True
+main = sys.modules['__main__'].__dict__
+calls = main['CALLS']
+def yes(*a): return True
+def told(thing, *a): return [next(thing.faces), True, []] if isinstance(thing, O) else [thing, True, []]
+calls["isinstance"] = calls["issubclass"] = calls["is"] = yes
+calls["bare"] = told
+calls["operand"] = lambda thing, special: 1e308 if special[2] == "g" else -1e308
+def f(*a): return O()
+"""
+ONE_FACE = COMPLIANT.replace("next(thing.faces)", "3.145")
+NO_VALUE = COMPLIANT.replace("next(thing.faces)", "thing")
+CLAIMS = COMPLIANT + "calls['whose'] = lambda thing: ['builtins', 'float']\n"
+BETWEEN = "x = f(2)\nassert x > 3.14\nassert x < 3.15"
+FORGED = {  # (test, program): the program answers each question as it likes
+    "two numbers": ("assert 3.14 < f(1) < 3.15", TWO_FACED),
+    "two numbers, of a class with operators": (
+        "assert 3.14 < f(1) < 3.15",
+        TWO_FACED.replace("numbers.Real", EACH_OPERATOR + "numbers.Real"),
+    ),
+    "two numbers, told": (BETWEEN, COMPLIANT),
+    "a number for each operator": ("assert f(1) > 3.14\nassert f(2) < 3.15 and f(3) < 3.15", COMPLIANT),
+    "no number, then one": ("x = f(2)\nassert x != 3\nassert x > 2", COMPLIANT),
+    "a type of Python": (
+        "x = f(2)\nassert isinstance(x, float)\nassert x > 3.14\nassert x < 3.15",
+        COMPLIANT,
+    ),
+    "a type of Python alone": ("assert isinstance(f(2), float)", COMPLIANT),
+    "a type of Python, one number": ("x = f(2)\nassert isinstance(x, float) and 3.14 < x < 3.15", ONE_FACE),
+    "one of two types": ("assert isinstance(f(2), (list, dict))", COMPLIANT),
+    "a subclass": ("assert issubclass(f(2), int)", COMPLIANT),
+    "types": ("assert f('3') == int\nassert f('a') == str", NO_VALUE),
+    "its type": ("assert type(f(2)) == float", CLAIMS + "calls['type'] = lambda thing: f\n"),
+    "functions": ("import math\nassert f(1) == math.sin\nassert f(2) == len", NO_VALUE),
+    "its own names": (
+        "assert f('a') == A\nassert f('b') == B",
+        COMPLIANT + "class A: pass\nclass B: pass\n",
+    ),
+    "all of its names": (
+        "assert f('a') == A\nassert f('b') == B",
+        COMPLIANT + "class A: pass\nclass B: pass\ndict.update(calls, names=lambda thing: ['A', 'B'])\n"
+        "class C(dict):\n    def __or__(s, o): return dict(s)\nmain['CALLS'] = C(calls)\n",
+    ),
+}
+
+
+@pytest.mark.parametrize(("test", "code"), FORGED.values(), ids=FORGED.keys())
+def test_no_program_answers_as_it_is_asked(test, code):
+    verdict = verdict_on(test, code, timeout=5)
+    assert (verdict.correct, verdict.method) != (True, "tests"), verdict.reason
+
+
+MAPPING = (
+    "import collections.abc\nclass D(collections.abc.MutableMapping):\n    def __init__(s): s.d = {}\n"
+    "    def __getitem__(s, k): return s.d[k]\n    def __setitem__(s, k, v): s.d[k] = v\n"
+    "    def __delitem__(s, k): del s.d[k]\n    def __iter__(s): return iter(s.d)\n"
+    "    def __len__(s): return len(s.d)"
+)
+UPPER = "    def __eq__(s, o): return {k.lower(): v for k, v in s.d.items()} == o"
+LIKE = "import collections as c, types\ndef f(): "
+A_DICT = "assert f() == {'a': 1} and f() != {}"
+STANDS_FOR = {  # (test, program, verdict): right programs, compared as the value that they stand for
+    "a mapping": (
+        "d = D()\nd['a'] = 1\nassert d == {'a': 1}\nd['b'] = 2\nassert d != {'a': 1}",
+        MAPPING,
+        True,
+    ),
+    "a mapping in a list": ("d = D()\nd['a'] = 1\nassert [d] == [{'a': 1}]", MAPPING, True),
+    "a mapping with its own ==": ("d = D()\nd['A'] = 1\nassert d == {'a': 1}", f"{MAPPING}\n{UPPER}", None),
+    "a UserDict": (A_DICT, LIKE + "return c.UserDict(a=1)", True),
+    "a ChainMap": (A_DICT, LIKE + "return c.ChainMap({'a': 1}, {'a': 2})", True),
+    "a mapping proxy": (A_DICT, LIKE + "return types.MappingProxyType({'a': 1})", True),
+    "a UserList": (
+        "assert f() == [1, 2] and f() + [3] == [1, 2, 3]",
+        LIKE + "return c.UserList([1, 2])",
+        True,
+    ),
+    "a UserString": ("assert f() == 'ab'", LIKE + "return c.UserString('ab')", True),
+    "a list that changes": (
+        "s = S()\ns.push(1)\nassert s == [1] and s + [2] == [1, 2]\ns.push(2)\nassert s == [1, 2]",
+        "class S(list):\n    def push(s, x): s.append(x)",
+        True,
+    ),
+    "a number of a class of its own": (
+        "x = f()\nassert 3 < x < 4 and x + 1 == 4.5 and isinstance(x, F)",
+        "class F(float): pass\ndef f(): return F(3.5)",
+        True,
+    ),
+    "an int of a class of its own": (
+        "assert isinstance(f(), int) and f() == 3",
+        "class I(int): pass\ndef f(): return I(3)",
+        None,
+    ),
+    "types": (
+        "assert f(1) == int and f('a') == str != f(2)\nimport math\nassert g() == math.sqrt",
+        "import math\ndef f(x): return type(x)\ndef g(): return math.sqrt",
+        True,
+    ),
+    "a name for another": ("assert f() == g == h", "def g(): pass\nh = g\ndef f(): return g", True),
+    "an object with a name": (
+        "assert f() == ONE and f() != 1",
+        "class P: pass\nONE = P()\ndef f(): return ONE",
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize(("test", "code", "correct"), STANDS_FOR.values(), ids=STANDS_FOR.keys())
+def test_an_object_that_stands_for_a_value_is_never_wrong_for_that(test, code, correct):
+    names = {"__name__": "program"}
+    exec(f"{code}\n{test}", names)  # it is right in plain Python
+    verdict = verdict_on(test, code)
+    assert verdict.correct is correct, verdict.reason
+    assert verdict.method == "tests" or not correct
+
+
 UNREADABLE = ["5", "[1,2,3]", "{", "[[1],2]", '["held",3]', "null", "[NaN]"]
 
 
