@@ -48,7 +48,8 @@ class Shown:
 
     def _repr_html_(self) -> str:
         lines = "".join(
-            f"<tr><th scope='row' style='text-align:left;vertical-align:top'>{_text(name)}</th>"
+            "<tr><th scope='row' style='text-align:left;vertical-align:top;white-space:nowrap'>"
+            f"{_text(name)}</th>"
             f"<td style='text-align:left;white-space:pre-wrap;max-width:60em'>{_text(value)}</td></tr>"
             for name, value in self.shown().items()
             if value is not None and value != "" and value != {} and value != [] and value != ()
